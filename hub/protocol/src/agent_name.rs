@@ -1,0 +1,76 @@
+//! What an agent or a role is called: a label, chosen by the agent, never a permission.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::MAX_AGENT_NAME_BYTES;
+use crate::{ParseError, serde_as_string};
+
+/// The name of an agent, or of a role: 1 to 128 bytes of visible text without control, zero-width or
+/// text-direction characters, without blanks at either end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentName(String);
+
+impl AgentName {
+    /// The name as spelled.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether somebody who typed `other` means this name: without case, blanks at the ends aside.
+    pub fn is_called(&self, other: &str) -> bool {
+        self.0.to_lowercase() == other.trim().to_lowercase()
+    }
+}
+
+/// Characters that change how the text around them looks without being seen themselves.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{00ad}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for AgentName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let no = |why| Err(ParseError::new("name", text, why));
+        if text.is_empty() || text.len() > MAX_AGENT_NAME_BYTES {
+            return no("is not 1 to 128 bytes long");
+        }
+        if text.trim() != text {
+            return no("begins or ends with a blank");
+        }
+        if text.chars().any(is_invisible) {
+            return no("holds a character that cannot be seen");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+serde_as_string!(AgentName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_visible_text() {
+        let name: AgentName = "Ada Lovelace".parse().unwrap();
+        assert!(name.is_called(" ada lovelace"));
+        assert!(!name.is_called("ada"));
+        for bad in ["", " x", "x\n", "a\u{1b}[0m", "a\u{202e}b", "a\u{200b}b", "a\u{e0041}", &"x".repeat(129)] {
+            assert!(bad.parse::<AgentName>().is_err(), "{bad:?}");
+        }
+    }
+}

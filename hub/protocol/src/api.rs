@@ -1,0 +1,252 @@
+//! Requests and answers of the hub, call by call. `docs/protocol.md` shows each with curl.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    AgentId, AgentName, BundleId, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind,
+    RoomName, Seq,
+};
+
+/// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The agent's key.
+    pub id: AgentId,
+    /// What it is called from now on.
+    pub name: AgentName,
+    /// Its role from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentName>,
+    /// The challenge answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<Challenge>,
+    /// Signature over [`crate::session_proof_bytes`], standard base64 with padding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sig: Option<String>,
+    /// What the local hub's file holds: shows that the agent is of the hub's own user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// An invite that lets a key in which the hub does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invite: Option<InviteCode>,
+}
+
+/// The answer to [`OpenSession`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionOpened {
+    /// Sent as `Authorization: Bearer`. A secret.
+    pub token: String,
+    /// When the token ends, milliseconds since 1970.
+    pub expires_at: i64,
+    /// The hub.
+    pub hub: HubId,
+    /// The room that the invite led into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<RoomAnswer>,
+}
+
+/// `POST /v1/invites`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateInvite {
+    /// The room to invite into. A channel that does not exist yet is made, with the inviter as its owner.
+    pub room: RoomName,
+    /// How long the code works, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_secs: Option<u64>,
+    /// How often it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<u32>,
+}
+
+/// The answer to [`CreateInvite`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InviteCreated {
+    /// The code.
+    pub code: InviteCode,
+    /// The room it leads into.
+    pub room: RoomName,
+    /// The room's kind.
+    pub kind: RoomKind,
+    /// When it ends, milliseconds since 1970.
+    pub expires_at: i64,
+}
+
+/// `POST /v1/join`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Join {
+    /// The code.
+    pub code: InviteCode,
+}
+
+/// `POST /v1/rooms`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreateRoom {
+    /// The new room's name.
+    pub room: RoomName,
+    /// Its kind: `channel`.
+    pub kind: RoomKind,
+}
+
+/// A room I am in now: the answer to [`Join`] and [`CreateRoom`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomAnswer {
+    /// The room, as its maker spelled it.
+    pub room: RoomName,
+    /// Its kind.
+    pub kind: RoomKind,
+    /// Its log's head.
+    pub head: Head,
+}
+
+/// `GET /v1/rooms`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RoomList {
+    /// The rooms I am in, by name.
+    pub rooms: Vec<RoomSummary>,
+}
+
+/// One room of a [`RoomList`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomSummary {
+    /// The room.
+    pub room: RoomName,
+    /// Its kind.
+    pub kind: RoomKind,
+    /// How many members it has.
+    pub members: u64,
+    /// Messages above my cursor.
+    pub unread: u64,
+    /// Its log's head.
+    pub head: Head,
+}
+
+/// `GET /v1/rooms/{room}/members`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MemberList {
+    /// The room.
+    pub room: RoomName,
+    /// Its members, in the order they came.
+    pub members: Vec<Member>,
+}
+
+/// One member of a room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// The agent's key.
+    pub id: AgentId,
+    /// Its newest name.
+    pub name: AgentName,
+    /// Its newest role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentName>,
+    /// Whether it made the room.
+    pub owner: bool,
+    /// What it has acknowledged.
+    pub cursor: Seq,
+    /// When the hub last heard from it, milliseconds since 1970.
+    pub last_seen: i64,
+}
+
+/// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`: a page of the log. `after` left out: my cursor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Page {
+    /// The room.
+    pub room: RoomName,
+    /// The messages, each exactly as stored.
+    pub messages: Vec<Box<RawValue>>,
+    /// The last message of this page, or `after` where it is empty: what to ask for next.
+    pub cursor: Seq,
+    /// The log's head.
+    pub head: Head,
+}
+
+/// The body of `POST /v1/rooms/{room}/messages`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PostMessage<'a> {
+    /// The message's id, chosen by the sender.
+    pub id: MessageId,
+    /// The parts, stored byte for byte.
+    #[serde(borrow)]
+    pub parts: Vec<&'a RawValue>,
+    /// Names it mentions: lowercase, without blanks at the ends, each once.
+    #[serde(default)]
+    pub mentions: Vec<String>,
+    /// The message it answers.
+    #[serde(default)]
+    pub reply_to: Option<MessageId>,
+}
+
+/// The answer to [`PostMessage`]: 201 the first time, 200 with the same content when it was repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Posted {
+    /// The message's id.
+    pub id: MessageId,
+    /// Its number.
+    pub seq: Seq,
+    /// The room.
+    pub room: RoomName,
+    /// The log's head with it.
+    pub head: Head,
+}
+
+/// `PUT /v1/rooms/{room}/cursor`, and its answer: a cursor only moves forward, at most to the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The newest message acknowledged.
+    pub cursor: Seq,
+}
+
+/// `GET /v1/rooms/{room}/pushes?since=`: every message after version `since` that carries refs or a bundle.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pushes {
+    /// The room.
+    pub room: RoomName,
+    /// The hub, to verify the messages with.
+    pub hub: HubId,
+    /// The newest such message's number: the next `since`, and the answer's ETag.
+    pub version: Seq,
+    /// The messages, each exactly as stored.
+    pub messages: Vec<Box<RawValue>>,
+    /// The log's head.
+    pub head: Head,
+}
+
+/// `GET /v1/rooms/{room}/refs`: the hub's own fold, for people.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefList {
+    /// The room.
+    pub room: RoomName,
+    /// What HEAD points at.
+    pub head_ref: Option<RefName>,
+    /// The hash of the room's first push.
+    pub object_format: Option<ObjectFormat>,
+    /// The refs, by name.
+    pub refs: Vec<RefEntry>,
+}
+
+/// One ref of a [`RefList`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefEntry {
+    /// The ref.
+    pub name: RefName,
+    /// Where it is.
+    pub oid: Oid,
+    /// The message that moved it there.
+    pub seq: Seq,
+}
+
+/// One bundle's place in the answer of `GET /v1/rooms/{room}/bundles`: the line before its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BundleFrame {
+    /// The bundle.
+    pub id: BundleId,
+    /// Its bytes.
+    pub size: u64,
+}

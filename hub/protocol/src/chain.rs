@@ -1,0 +1,91 @@
+//! The hash chain over a room's log. Whoever reads a room from its first message computes what the hub computes, so
+//! a log that was shortened, reordered or rewritten does not reach the head that somebody else was told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::digest::{hex, parse_hex};
+use crate::{HubId, ParseError, RoomName, Seq, serde_as_string};
+
+/// One link: h_0 = SHA-256(hub id, NUL, room), h_n = SHA-256(h_(n-1) || SHA-256(message n as stored)).
+/// 64 lowercase hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChainHash([u8; 32]);
+
+impl ChainHash {
+    /// Where the chain of a room begins. `room` as its maker spelled it.
+    pub fn start(hub: &HubId, room: &RoomName) -> Self {
+        Self(Sha256::digest(format!("{hub}\0{room}")).into())
+    }
+
+    /// The link after this one, for the exact bytes of the next message as every read returns it.
+    pub fn next(&self, stored_message: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(Sha256::digest(stored_message));
+        Self(hash.finalize().into())
+    }
+
+    /// The hash's bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The link of these bytes, as stored.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for ChainHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for ChainHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ChainHash {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse_hex(text)
+            .map(Self)
+            .ok_or_else(|| ParseError::new("chain hash", text, "is not 64 lowercase hexadecimal digits"))
+    }
+}
+
+serde_as_string!(ChainHash);
+
+/// How far a room's log reaches: the newest message's number and its link of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The newest message, or 0 in an empty room.
+    pub seq: Seq,
+    /// The chain at that message.
+    pub h: ChainHash,
+}
+
+/// The form of the `Parler-Head` response header: `SEQ H`.
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.seq, self.h)
+    }
+}
+
+impl FromStr for Head {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let no = || ParseError::new("head", text, "is not a message number, a blank and a chain hash");
+        let (seq, h) = text.split_once(' ').ok_or_else(no)?;
+        Ok(Self { seq: seq.parse().map_err(|_| no())?, h: h.parse().map_err(|_| no())? })
+    }
+}

@@ -1,0 +1,57 @@
+//! Every cap of the wire, with its unit. A hub may be configured below these, never above.
+
+use std::time::Duration;
+
+/// Longest room name.
+pub const MAX_ROOM_NAME_BYTES: usize = 64;
+/// Longest agent name or role.
+pub const MAX_AGENT_NAME_BYTES: usize = 128;
+/// Longest ref name.
+pub const MAX_REF_NAME_BYTES: usize = 1024;
+
+/// Largest message: the JSON that is posted, without bundle bytes.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 20; // 1 MiB
+/// Deepest nesting of arrays and objects in a message.
+pub const MAX_JSON_DEPTH: usize = 16;
+/// Most parts in one message.
+pub const MAX_PARTS: usize = 256;
+/// Most names a message may mention.
+pub const MAX_MENTIONS: usize = 256;
+/// Longest idempotency key.
+pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 256;
+/// How long a repeated key gives the first answer.
+pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Most refs one message may move, and most refs of one bundle.
+pub const MAX_REF_UPDATES: usize = 10_000;
+/// Most prerequisites of one bundle.
+pub const MAX_PREREQUISITES: usize = 10_000;
+/// Largest bundle header: everything before the pack.
+pub const MAX_BUNDLE_HEADER_BYTES: usize = 2 << 20; // 2 MiB
+
+/// Largest blob unless the hub is configured otherwise.
+pub const MAX_BLOB_BYTES: u64 = 8 << 30; // 8 GiB
+/// Blobs up to this size are stored in the database, in the message's own transaction.
+pub const INLINE_BLOB_BYTES: u64 = 64 << 10; // 64 KiB
+/// Most bundles asked for in one request.
+pub const MAX_BUNDLES_PER_REQUEST: usize = 64;
+
+/// Messages of one page when the reader names no limit.
+pub const DEFAULT_PAGE_MESSAGES: u32 = 200;
+/// Most messages of one page.
+pub const MAX_PAGE_MESSAGES: u32 = 1000;
+/// A page ends early when it passes this size.
+pub const MAX_PAGE_BYTES: usize = 4 << 20; // 4 MiB
+/// Longest a reader may ask a page to wait for a new message.
+pub const MAX_WAIT: Duration = Duration::from_secs(55);
+
+/// How long a session token lives.
+pub const SESSION_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long a challenge may be answered.
+pub const CHALLENGE_TTL: Duration = Duration::from_secs(60);
+/// How long an invite lives when its maker names no time.
+pub const DEFAULT_INVITE_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Longest an invite may live.
+pub const MAX_INVITE_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How often an invite may be used when its maker names no number.
+pub const DEFAULT_INVITE_USES: u32 = 50;

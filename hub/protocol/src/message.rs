@@ -1,0 +1,90 @@
+//! A message as a room's log holds it.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{AgentId, JsonError, MessageId, Part, RoomName, Seq, parse_json};
+
+/// Who sent a message, as the hub noted it then.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Sender {
+    /// The sender's key.
+    pub id: AgentId,
+    /// Its name at that time. Text from elsewhere: escape it before it reaches a terminal.
+    pub name: String,
+    /// Its role at that time.
+    #[serde(default)]
+    pub role: Option<String>,
+}
+
+/// One message of a room.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Its number in the room.
+    pub seq: Seq,
+    /// The id its sender gave it.
+    pub id: MessageId,
+    /// The room.
+    pub room: RoomName,
+    /// The sender.
+    pub from: Sender,
+    /// Its parts.
+    pub parts: Vec<Part>,
+    /// Names it mentions.
+    pub mentions: Vec<String>,
+    /// The message it answers.
+    pub reply_to: Option<MessageId>,
+    /// When the hub stored it, milliseconds since 1970.
+    pub ts: i64,
+    /// The parts as they came, which is what was signed.
+    raw_parts: Vec<Value>,
+}
+
+/// Why bytes are no message.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// Not JSON that can be signed.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A field is missing or of another type.
+    #[error("not a message: {0}")]
+    Form(#[from] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    seq: Seq,
+    id: MessageId,
+    room: RoomName,
+    from: Sender,
+    parts: Vec<Value>,
+    #[serde(default)]
+    mentions: Vec<String>,
+    #[serde(default)]
+    reply_to: Option<MessageId>,
+    ts: i64,
+}
+
+impl Message {
+    /// Reads a message from the exact bytes the hub stores and returns.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        let envelope = Envelope::deserialize(parse_json(bytes)?)?;
+        Ok(Self {
+            seq: envelope.seq,
+            id: envelope.id,
+            room: envelope.room,
+            from: envelope.from,
+            parts: envelope.parts.iter().map(Part::from_value).collect(),
+            mentions: envelope.mentions,
+            reply_to: envelope.reply_to,
+            ts: envelope.ts,
+            raw_parts: envelope.parts,
+        })
+    }
+
+    /// The parts as they came, signature included.
+    pub fn raw_parts(&self) -> &[Value] {
+        &self.raw_parts
+    }
+}

@@ -1,0 +1,81 @@
+//! The hub's URL paths and header names, shared by router, client and documentation.
+
+use crate::{BundleId, RoomName, Seq};
+
+/// Liveness: 200 while the hub serves.
+pub const HEALTH: &str = "/healthz";
+/// Opens a session.
+pub const SESSION: &str = "/v1/session";
+/// Makes an invite.
+pub const INVITES: &str = "/v1/invites";
+/// Redeems an invite.
+pub const JOIN: &str = "/v1/join";
+/// Makes a room, lists mine.
+pub const ROOMS: &str = "/v1/rooms";
+
+/// Route templates of the calls on one room, as the router has them.
+pub mod template {
+    /// The members of a room.
+    pub const MEMBERS: &str = "/v1/rooms/{room}/members";
+    /// The log: read a page, append a message.
+    pub const MESSAGES: &str = "/v1/rooms/{room}/messages";
+    /// What I have acknowledged.
+    pub const CURSOR: &str = "/v1/rooms/{room}/cursor";
+    /// The messages that carry refs or bundles.
+    pub const PUSHES: &str = "/v1/rooms/{room}/pushes";
+    /// The hub's own fold of the refs.
+    pub const REFS: &str = "/v1/rooms/{room}/refs";
+    /// One blob.
+    pub const BLOB: &str = "/v1/rooms/{room}/blobs/{id}";
+    /// Several bundles in one answer.
+    pub const BUNDLES: &str = "/v1/rooms/{room}/bundles";
+}
+
+/// `/v1/rooms/{room}/members`
+pub fn members(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/members")
+}
+
+/// `/v1/rooms/{room}/messages`
+pub fn messages(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/messages")
+}
+
+/// `/v1/rooms/{room}/cursor`
+pub fn cursor(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/cursor")
+}
+
+/// `/v1/rooms/{room}/pushes?since={version}`
+pub fn pushes(room: &RoomName, since: Seq) -> String {
+    format!("{ROOMS}/{room}/pushes?since={since}")
+}
+
+/// `/v1/rooms/{room}/refs`
+pub fn refs(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/refs")
+}
+
+/// `/v1/rooms/{room}/blobs/{id}`
+pub fn blob(room: &RoomName, id: &BundleId) -> String {
+    format!("{ROOMS}/{room}/blobs/{id}")
+}
+
+/// `/v1/rooms/{room}/bundles?ids={id},{id}..`
+pub fn bundles(room: &RoomName, ids: &[BundleId]) -> String {
+    let ids: Vec<_> = ids.iter().map(BundleId::to_string).collect();
+    format!("{ROOMS}/{room}/bundles?ids={}", ids.join(","))
+}
+
+/// On every room answer, 304 too: the log's head, `SEQ H`.
+pub const HEAD_HEADER: &str = "parler-head";
+/// On a message that brings a blob's bytes behind it: the length of the message's JSON in bytes.
+pub const MESSAGE_LENGTH_HEADER: &str = "parler-message-length";
+/// A key that makes a repeated request give the first answer; the message's id stands in when absent.
+pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
+/// Body of a message followed by the bytes of the one blob it brings.
+pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
+/// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.
+pub const BUNDLES_TYPE: &str = "application/vnd.parler.bundles";
+/// Body of a problem answer.
+pub const PROBLEM_TYPE: &str = "application/problem+json";

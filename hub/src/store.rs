@@ -1,0 +1,285 @@
+//! Where a hub keeps its state. Each method of [`Store`] is one whole transaction with a meaning in the domain, so that
+//! an embedded database and a remote one can both stand behind it. It keeps no bytes of large blobs
+//! ([`crate::blob_store`]) and wakes nobody ([`crate::wake`]).
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary};
+use parler_protocol::{
+    AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
+    RoomName, Seq,
+};
+
+/// Who a request is from: a key with the name and role it goes by in its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    /// The key.
+    pub agent: AgentId,
+    /// Its name.
+    pub name: AgentName,
+    /// Its role.
+    pub role: Option<AgentName>,
+}
+
+/// SHA-256 of a session token. The token itself is never stored.
+pub type TokenHash = [u8; 32];
+
+/// A session about to be opened for a key that has been proved.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Who.
+    pub principal: Principal,
+    /// Hash of the new token.
+    pub token: TokenHash,
+    /// When it ends, milliseconds since 1970.
+    pub expires_at: i64,
+    /// Whether a key that the hub does not know is let in without an invite.
+    pub admit: bool,
+    /// An invite to redeem in the same transaction.
+    pub invite: Option<InviteCode>,
+    /// Now, milliseconds since 1970.
+    pub now: i64,
+}
+
+/// An invite about to be made.
+#[derive(Debug, Clone)]
+pub struct NewInvite {
+    /// The inviter: a member of the room, or its owner from now on where the room does not exist.
+    pub by: AgentId,
+    /// The room.
+    pub room: RoomName,
+    /// The new code.
+    pub code: InviteCode,
+    /// When it ends, milliseconds since 1970.
+    pub expires_at: i64,
+    /// How often it works.
+    pub max_uses: u32,
+    /// Now, milliseconds since 1970.
+    pub now: i64,
+}
+
+/// The blob that a message brings.
+#[derive(Debug, Clone)]
+pub enum NewBlob {
+    /// Small: stored in the message's own transaction.
+    Inline {
+        /// Its id; the bytes have been checked against it.
+        id: BundleId,
+        /// Its bytes.
+        bytes: Bytes,
+    },
+    /// Large: already durable in the blob store under its id.
+    File {
+        /// Its id.
+        id: BundleId,
+        /// Its length in bytes.
+        size: u64,
+    },
+}
+
+impl NewBlob {
+    /// The blob's id.
+    pub fn id(&self) -> BundleId {
+        match self {
+            Self::Inline { id, .. } | Self::File { id, .. } => *id,
+        }
+    }
+}
+
+/// A message about to be appended.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// Its author.
+    pub by: Principal,
+    /// The room, in any case.
+    pub room: RoomName,
+    /// The id its author gave it.
+    pub id: MessageId,
+    /// What makes a repeated request known: unique for the author.
+    pub key: String,
+    /// What two requests under one key must agree on ([`parler_protocol::retry_digest`]).
+    pub digest: [u8; 32],
+    /// The parts as they came: one JSON array, byte for byte.
+    pub parts: Bytes,
+    /// Names it mentions.
+    pub mentions: Vec<String>,
+    /// The message it answers.
+    pub reply_to: Option<MessageId>,
+    /// Ref changes it carries.
+    pub refs: Option<RefsPart>,
+    /// Whether it carries refs or a bundle, and so belongs to the room's pushes.
+    pub is_push: bool,
+    /// Every blob its parts refer to. Each must be in the room already, or be `blob`.
+    pub refers_to: Vec<BundleId>,
+    /// The blob it brings.
+    pub blob: Option<NewBlob>,
+    /// Now, milliseconds since 1970.
+    pub now: i64,
+}
+
+/// What an append did.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// The answer for the author. A repeated request gets the first answer, with the head of that time.
+    pub posted: Posted,
+    /// The message as stored and as every read returns it.
+    pub stored: Bytes,
+    /// False when this was a repetition and nothing was stored.
+    pub is_new: bool,
+}
+
+/// Part of a log.
+#[derive(Debug, Clone)]
+pub struct LogPage {
+    /// The room, as its maker spelled it.
+    pub room: RoomName,
+    /// Messages in order, each as stored.
+    pub messages: Vec<Bytes>,
+    /// The last message of the page, or where the reading began when it is empty.
+    pub cursor: Seq,
+    /// The log's head in the same snapshot.
+    pub head: Head,
+}
+
+/// A room's messages that carry refs or bundles.
+#[derive(Debug, Clone)]
+pub struct PushLog {
+    /// The room, as its maker spelled it.
+    pub room: RoomName,
+    /// The number of the newest such message, 0 when there is none.
+    pub version: Seq,
+    /// Those after the version asked for, in order, each as stored.
+    pub messages: Vec<Bytes>,
+    /// The log's head in the same snapshot.
+    pub head: Head,
+}
+
+/// Where a blob's bytes are.
+#[derive(Debug, Clone)]
+pub enum BlobLocation {
+    /// In the database.
+    Inline(Bytes),
+    /// In the blob store, with this length in bytes.
+    File(u64),
+}
+
+/// Why a transaction did not happen. Nothing is stored then, and no idempotency record is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No such room, blob or member for this agent: one answer for "is not" and "is not yours".
+    #[error("nothing there for this agent")]
+    NotFound,
+    /// No such invite, or expired, or used up.
+    #[error("invite unknown, expired or used up")]
+    InvalidInvite,
+    /// A key nobody let in.
+    #[error("this key has not been let in")]
+    NotAdmitted,
+    /// The room's name is taken.
+    #[error("a room {0} exists")]
+    RoomExists(RoomName),
+    /// The key or the message id was used for something else.
+    #[error("the idempotency key or message id was used for another message")]
+    IdempotencyConflict,
+    /// Refs that were not where the message expected them, all of them.
+    #[error("{} ref(s) moved meanwhile", .0.len())]
+    RefMoved(Vec<RefConflict>),
+    /// Two refs of the final state cannot both exist.
+    #[error("{0} and {1} cannot both exist")]
+    RefDirectoryConflict(RefName, RefName),
+    /// The room's objects are named by the other hash.
+    #[error("the room's object format is {0}")]
+    ObjectFormatMismatch(parler_protocol::ObjectFormat),
+    /// HEAD was to point at a ref that the room does not have.
+    #[error("HEAD cannot point at {0}, which the room does not have")]
+    NoSuchRef(RefName),
+    /// A part refers to a blob that is not in the room.
+    #[error("blob {0} is not in this room")]
+    UnknownBlob(BundleId),
+    /// No space left: the transaction was rolled back and may be tried again.
+    #[error("no space left to store it")]
+    StorageFull,
+    /// The store has stopped taking writes, because an earlier write may not have reached the disk.
+    #[error("the store takes no more writes: {0}")]
+    Stopped(String),
+    /// What the database holds is not what this program wrote.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// The database failed in another way.
+    #[error("the database failed: {0}")]
+    Database(String),
+}
+
+/// The state of a hub.
+///
+/// A room's messages are numbered from 1 without gaps in the order in which their transactions commit, and an answer
+/// is given only after the commit is on disk. Every method that takes an agent and a room answers
+/// [`StoreError::NotFound`] unless the agent is a member.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The hub's id, made with the store.
+    fn hub(&self) -> HubId;
+
+    /// Records a session, the agent's newest name and role, and redeems the invite, all or nothing. Returns the room
+    /// that the invite led into.
+    async fn open_session(&self, session: NewSession) -> Result<Option<RoomAnswer>, StoreError>;
+
+    /// Whose token this is, unless it has ended.
+    async fn session(&self, token: TokenHash, now: i64) -> Result<Option<Principal>, StoreError>;
+
+    /// Makes a room with its owner as first member.
+    async fn create_room(&self, room: &RoomName, kind: RoomKind, owner: AgentId, now: i64)
+    -> Result<RoomAnswer, StoreError>;
+
+    /// Makes an invite, and the channel it leads into where there is none of that name.
+    async fn create_invite(&self, invite: NewInvite) -> Result<InviteCreated, StoreError>;
+
+    /// Redeems an invite. A member who redeems again spends nothing.
+    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<RoomAnswer, StoreError>;
+
+    /// Joins an existing channel without an invite, as the local hub lets its own user's agents.
+    async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError>;
+
+    /// The room, for a member.
+    async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError>;
+
+    /// The rooms the agent is in, by name.
+    async fn rooms(&self, agent: AgentId) -> Result<Vec<RoomSummary>, StoreError>;
+
+    /// The room and its members, in the order they came.
+    async fn members(&self, agent: AgentId, room: &RoomName) -> Result<(RoomAnswer, Vec<Member>), StoreError>;
+
+    /// Says what [`Store::append`] would refuse now, without storing: a large blob is read only after this. A
+    /// repetition returns what the first request got.
+    async fn check_append(&self, append: &Append) -> Result<Option<Appended>, StoreError>;
+
+    /// Appends a message, moves the refs it carries by compare-and-swap, and stores or links the blob it brings: all of
+    /// it or nothing. The first ref update of a room fixes its object format and its HEAD.
+    async fn append(&self, append: Append) -> Result<Appended, StoreError>;
+
+    /// Messages after `after` (the agent's cursor where absent), at most `limit` and about `max_bytes` of them. `limit`
+    /// 0 tells the head only.
+    async fn read(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        after: Option<Seq>,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<LogPage, StoreError>;
+
+    /// The messages after version `since` that carry refs or bundles. `since` equal to the version: none.
+    async fn pushes(&self, agent: AgentId, room: &RoomName, since: Seq) -> Result<PushLog, StoreError>;
+
+    /// The refs as this hub folded them, with the log's head.
+    async fn refs(&self, agent: AgentId, room: &RoomName) -> Result<(RefList, Head), StoreError>;
+
+    /// Moves the agent's cursor forward to `seq`, at most to the head. Returns where it is then, and the head.
+    async fn acknowledge(&self, agent: AgentId, room: &RoomName, seq: Seq) -> Result<(Seq, Head), StoreError>;
+
+    /// Where the bytes of a blob of this room are.
+    async fn blob(&self, agent: AgentId, room: &RoomName, id: &BundleId) -> Result<BlobLocation, StoreError>;
+
+    /// Writes everything out and closes. Later calls answer [`StoreError::Stopped`].
+    async fn close(&self) -> Result<(), StoreError>;
+}
