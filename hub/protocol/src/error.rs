@@ -50,6 +50,8 @@ error_codes! {
     Internal "internal" 500 true;
     /// No such invite, or it is expired or used up: one answer for all three.
     InvalidInvite "invalid_invite" 404 false;
+    /// The path is right and the method is not one it takes.
+    MethodNotAllowed "method_not_allowed" 405 false;
     /// The `Host` of the request is not one this hub answers to.
     MisdirectedRequest "misdirected_request" 421 false;
     /// This key has not been let in: it needs an invite.
@@ -62,10 +64,14 @@ error_codes! {
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.
     OriginRefused "origin_refused" 403 false;
+    /// Too many proofs or invite codes from one address. `Retry-After` says how many seconds to wait.
+    RateLimited "rate_limited" 429 true;
     /// A ref would be a directory of another (`a` and `a/b`).
     RefDirectoryConflict "ref_directory_conflict" 409 false;
     /// A ref is not where the push expected it. The answer lists every such ref.
     RefMoved "ref_moved" 409 false;
+    /// The request's body came too slowly, or stopped coming.
+    RequestTimeout "request_timeout" 408 true;
     /// A room of that name exists.
     RoomExists "room_exists" 409 false;
     /// The disk is full, or below the free space the hub keeps.
@@ -102,7 +108,13 @@ pub struct Problem {
 impl Problem {
     /// The problem with this code, without extras.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, status: code.status(), detail: detail.into(), challenge: None, conflicts: Vec::new() }
+        Self {
+            code,
+            status: code.status(),
+            detail: detail.into(),
+            challenge: None,
+            conflicts: Vec::new(),
+        }
     }
 }
 
@@ -132,6 +144,9 @@ mod tests {
             assert_eq!(text, format!("\"{}\"", code.as_str()));
             assert_eq!(serde_json::from_str::<ErrorCode>(&text).unwrap(), *code);
         }
-        assert_eq!(serde_json::from_str::<ErrorCode>("\"from_the_future\"").unwrap(), ErrorCode::Unknown);
+        assert_eq!(
+            serde_json::from_str::<ErrorCode>("\"from_the_future\"").unwrap(),
+            ErrorCode::Unknown
+        );
     }
 }
