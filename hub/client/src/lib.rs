@@ -1,1 +1,22 @@
-//! x
+//! A hub as its clients see it: one method a call of `docs/protocol.md`.
+//!
+//! The methods block: whoever hands work over does one thing after the other. Every wait has a deadline, an expired
+//! session is renewed on the way, and what can be sent twice without harm is sent again when an answer is lost. The
+//! crate prints nothing and keeps nothing on disk; where a session is cached is the caller's choice
+//! ([`SessionCache`]).
+
+mod address;
+mod blob_source;
+mod bundle_stream;
+mod calls;
+mod error;
+mod exchange;
+mod session;
+
+pub use address::{AddressError, HubAddress};
+pub use blob_source::BlobSource;
+pub use bundle_stream::{BlobReader, BundleReader, BundleStream};
+pub use calls::{PushesAnswer, ReadFrom};
+pub use error::ClientError;
+pub use exchange::{Client, ClientOptions, Deadlines};
+pub use session::{CachedSession, Identity, NoSessionCache, SessionCache};

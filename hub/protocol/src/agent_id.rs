@@ -150,7 +150,13 @@ mod tests {
     fn a_recorded_id_parses_and_a_damaged_one_does_not() {
         let recorded = "UDGWBWLYSVJI7XEZAG6RG6CJH5VXP35RIWTDEW23RRCBPAH3ILFPYISM";
         assert_eq!(recorded.parse::<AgentId>().unwrap().to_string(), recorded);
-        for bad in ["", "U", &recorded[..55], &recorded.replace('W', "X"), &recorded.to_lowercase()] {
+        for bad in [
+            "",
+            "U",
+            &recorded[..55],
+            &recorded.replace('W', "X"),
+            &recorded.to_lowercase(),
+        ] {
             assert!(bad.parse::<AgentId>().is_err(), "{bad}");
         }
     }

@@ -69,7 +69,16 @@ mod tests {
         let name: AgentName = "Ada Lovelace".parse().unwrap();
         assert!(name.is_called(" ada lovelace"));
         assert!(!name.is_called("ada"));
-        for bad in ["", " x", "x\n", "a\u{1b}[0m", "a\u{202e}b", "a\u{200b}b", "a\u{e0041}", &"x".repeat(129)] {
+        for bad in [
+            "",
+            " x",
+            "x\n",
+            "a\u{1b}[0m",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            "a\u{e0041}",
+            &"x".repeat(129),
+        ] {
             assert!(bad.parse::<AgentName>().is_err(), "{bad:?}");
         }
     }

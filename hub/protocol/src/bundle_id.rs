@@ -83,7 +83,11 @@ impl FromStr for BundleIdPrefix {
         if digits && (4..=64).contains(&text.len()) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(ParseError::new("bundle id", text, "is not 4 to 64 lowercase hexadecimal digits"))
+            Err(ParseError::new(
+                "bundle id",
+                text,
+                "is not 4 to 64 lowercase hexadecimal digits",
+            ))
         }
     }
 }

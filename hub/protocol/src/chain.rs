@@ -86,6 +86,9 @@ impl FromStr for Head {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let no = || ParseError::new("head", text, "is not a message number, a blank and a chain hash");
         let (seq, h) = text.split_once(' ').ok_or_else(no)?;
-        Ok(Self { seq: seq.parse().map_err(|_| no())?, h: h.parse().map_err(|_| no())? })
+        Ok(Self {
+            seq: seq.parse().map_err(|_| no())?,
+            h: h.parse().map_err(|_| no())?,
+        })
     }
 }

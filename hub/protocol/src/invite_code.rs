@@ -18,7 +18,12 @@ pub struct InviteCode(String);
 impl InviteCode {
     /// The code of these random bytes.
     pub fn from_random(bytes: [u8; NEW_CODE_CHARS]) -> Self {
-        Self(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
+        Self(
+            bytes
+                .iter()
+                .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
+                .collect(),
+        )
     }
 
     /// The code's characters. Whoever has them can join: keep them out of logs.
@@ -49,7 +54,11 @@ impl FromStr for InviteCode {
             Ok(Self(code))
         } else {
             // The text may be a mistyped secret, so the error does not repeat it.
-            Err(ParseError::new("invite code", "..", "is not 8 to 32 of A-Z 2-9 without I and O"))
+            Err(ParseError::new(
+                "invite code",
+                "..",
+                "is not 8 to 32 of A-Z 2-9 without I and O",
+            ))
         }
     }
 }

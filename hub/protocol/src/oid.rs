@@ -133,7 +133,14 @@ mod tests {
         for text in ["a".repeat(40), "0123456789abcdef".repeat(4)] {
             assert_eq!(text.parse::<Oid>().unwrap().to_string(), text);
         }
-        for text in ["", "abc", &"A".repeat(40), &"a".repeat(41), &"g".repeat(64), &"é".repeat(20)] {
+        for text in [
+            "",
+            "abc",
+            &"A".repeat(40),
+            &"a".repeat(41),
+            &"g".repeat(64),
+            &"é".repeat(20),
+        ] {
             assert!(text.parse::<Oid>().is_err(), "{text}");
         }
         assert!("0".repeat(40).parse::<Oid>().unwrap().is_null());

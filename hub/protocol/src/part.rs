@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq,
-    Target, serde_as_string,
+    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq, Target,
+    serde_as_string,
 };
 
 /// The `kind` strings of Parler's vocabulary.
@@ -152,7 +152,11 @@ impl FromStr for BundleRefName {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        if text == "HEAD" { Ok(Self::Head) } else { text.parse().map(Self::Ref) }
+        if text == "HEAD" {
+            Ok(Self::Head)
+        } else {
+            text.parse().map(Self::Ref)
+        }
     }
 }
 

@@ -33,8 +33,14 @@ impl RefName {
 
     /// Whether one of the two would be a directory of the other, so that they cannot both exist.
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        let (long, short) = if self.0.len() > other.0.len() { (self, other) } else { (other, self) };
-        long.0.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        let (long, short) = if self.0.len() > other.0.len() {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        long.0
+            .strip_prefix(short.as_str())
+            .is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -67,7 +73,10 @@ impl FromStr for RefName {
         let Some(rest) = text.strip_prefix("refs/") else {
             return no("does not begin with refs/");
         };
-        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || b"~^:?*[\\".contains(&byte)) {
+        if text
+            .bytes()
+            .any(|byte| byte <= b' ' || byte == 0x7f || b"~^:?*[\\".contains(&byte))
+        {
             return no("holds a character that git allows in no ref name");
         }
         if text.contains("..") || text.contains("@{") || text.ends_with('.') {

@@ -29,7 +29,11 @@ impl FromStr for Challenge {
         if (1..=512).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(ParseError::new("challenge", text, "is not 1 to 512 visible ASCII characters"))
+            Err(ParseError::new(
+                "challenge",
+                text,
+                "is not 1 to 512 visible ASCII characters",
+            ))
         }
     }
 }

@@ -50,7 +50,12 @@ pub struct Draft {
 impl Draft {
     /// A draft of these parts with a new id.
     pub fn new(parts: Vec<Part>) -> Self {
-        Self { id: MessageId::generate(), parts, mentions: Vec::new(), reply_to: None }
+        Self {
+            id: MessageId::generate(),
+            parts,
+            mentions: Vec::new(),
+            reply_to: None,
+        }
     }
 }
 
@@ -118,7 +123,10 @@ pub fn sign(draft: &Draft, context: &SignContext<'_>) -> Signed {
     if let Some(reply_to) = draft.reply_to {
         body["replyTo"] = json!(reply_to);
     }
-    Signed { id: draft.id, body: body.to_string().into_bytes() }
+    Signed {
+        id: draft.id,
+        body: body.to_string().into_bytes(),
+    }
 }
 
 /// The bytes under a signature: the canonical JSON of version, author, target, all parts but signatures, the message
@@ -223,7 +231,10 @@ fn verify_seen(message: &Message, hub: &HubId) -> Result<bool, VerifyError> {
         ("room", seen.room == message.room),
         ("message id", seen.id == message.id),
         ("name", seen.name.as_str() == message.from.name),
-        ("role", seen.role.as_ref().map(AgentName::as_str) == message.from.role.as_deref()),
+        (
+            "role",
+            seen.role.as_ref().map(AgentName::as_str) == message.from.role.as_deref(),
+        ),
         ("mentions", seen.mentions == message.mentions),
         ("number", seen.seq < message.seq),
     ];
@@ -236,8 +247,11 @@ fn verify_seen(message: &Message, hub: &HubId) -> Result<bool, VerifyError> {
 /// What two requests under one idempotency key must agree on: the parts without signature and `seen`, a bundle
 /// reduced to refs, prerequisites and object format, because packing the same objects again may give other bytes.
 pub fn retry_digest(parts: &[Value]) -> [u8; 32] {
-    let own_bundles: Vec<&Value> =
-        parts.iter().filter(|part| part["kind"] == part_kind::BUNDLE).map(|part| &part["blob"]).collect();
+    let own_bundles: Vec<&Value> = parts
+        .iter()
+        .filter(|part| part["kind"] == part_kind::BUNDLE)
+        .map(|part| &part["blob"])
+        .collect();
     let reduced: Vec<Value> = parts
         .iter()
         .filter(|part| part["kind"] != part_kind::SIG && part["kind"] != part_kind::SEEN)
@@ -283,8 +297,13 @@ mod tests {
         }
 
         fn sign(&self, draft: &Draft) -> Signed {
-            let head = Head { seq: Seq::new(4), h: ChainHash::start(&self.hub, &self.room) };
-            let target = Target::Room { room: self.room.clone() };
+            let head = Head {
+                seq: Seq::new(4),
+                h: ChainHash::start(&self.hub, &self.room),
+            };
+            let target = Target::Room {
+                room: self.room.clone(),
+            };
             sign(
                 draft,
                 &SignContext {
@@ -314,8 +333,17 @@ mod tests {
 
     fn draft() -> Draft {
         let mut draft = Draft::new(vec![
-            TextPart { text: "✓ é \"quoted\"".into() }.into(),
-            HandoffPart { next: "review".into(), summary: None, to: Some("bob".into()), bundle: None }.into(),
+            TextPart {
+                text: "✓ é \"quoted\"".into(),
+            }
+            .into(),
+            HandoffPart {
+                next: "review".into(),
+                summary: None,
+                to: Some("bob".into()),
+                bundle: None,
+            }
+            .into(),
         ]);
         draft.mentions = vec!["bob".into()];
         draft.reply_to = Some(MessageId::generate());
@@ -327,7 +355,10 @@ mod tests {
         let place = Place::new();
         let message = place.stored(&place.sign(&draft()), |_| ());
         assert_eq!(verify(&message, &place.hub), Verdict::Valid);
-        assert!(matches!(verify(&message, &HubId::from_bytes([2; 16])), Verdict::Invalid(_)));
+        assert!(matches!(
+            verify(&message, &HubId::from_bytes([2; 16])),
+            Verdict::Invalid(_)
+        ));
     }
 
     #[test]
@@ -344,7 +375,10 @@ mod tests {
             ("role", Box::new(|value| value["from"]["role"] = json!("admin"))),
             ("author", Box::new(move |value| value["from"]["id"] = json!(other))),
             ("mentions", Box::new(|value| value["mentions"] = json!(["carol"]))),
-            ("replyTo", Box::new(|value| value["replyTo"] = json!(MessageId::generate()))),
+            (
+                "replyTo",
+                Box::new(|value| value["replyTo"] = json!(MessageId::generate())),
+            ),
             ("seq", Box::new(|value| value["seq"] = json!(4))),
         ];
         for (what, change) in changes {

@@ -1,0 +1,203 @@
+//! The calls of a hub, one method each.
+
+use std::time::Duration;
+
+use http::header::IF_NONE_MATCH;
+use http::{HeaderName, Method, StatusCode};
+use parler_protocol::api::{
+    CreateInvite, CreateRoom, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, RoomAnswer, RoomList,
+};
+use parler_protocol::limits::MAX_WAIT;
+use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, paths};
+use serde::Serialize;
+
+use crate::exchange::{Request, RequestBody};
+use crate::{BlobReader, BlobSource, BundleStream, Client, ClientError};
+
+/// Which part of a log to read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadFrom {
+    /// After this message; where absent, after what I have acknowledged.
+    pub after: Option<Seq>,
+    /// At most this many; the hub's choice where absent. 0 asks for the head alone.
+    pub limit: Option<u32>,
+    /// How long to wait for a message when there is none.
+    pub wait: Option<Duration>,
+}
+
+/// What is new among a room's pushes.
+#[derive(Debug, Clone)]
+pub enum PushesAnswer {
+    /// Nothing since the version that the caller knows.
+    NotModified {
+        /// The log's head.
+        head: Head,
+    },
+    /// These.
+    Changed(Pushes),
+}
+
+impl Client {
+    /// Redeems an invite, for a key that the hub knows or not.
+    ///
+    /// # Errors
+    /// `invalid_invite`, and as every call.
+    pub fn join(&self, code: &InviteCode) -> Result<RoomAnswer, ClientError> {
+        if self.has_session() {
+            return self.call(&self.json(Method::POST, paths::JOIN, &Join { code: code.clone() })?);
+        }
+        let opened = self.open_session_with(code)?;
+        opened
+            .joined
+            .ok_or_else(|| self.not_a_hub("an invite that leads into no room"))
+    }
+
+    /// Makes an invite, and the channel it leads into where there is none of that name.
+    ///
+    /// # Errors
+    /// `not_found` for a room that is somebody else's, and as every call.
+    pub fn create_invite(&self, invite: &CreateInvite) -> Result<InviteCreated, ClientError> {
+        self.call(&self.json(Method::POST, paths::INVITES, invite)?)
+    }
+
+    /// Makes a room.
+    ///
+    /// # Errors
+    /// `room_exists`, and as every call.
+    pub fn create_room(&self, room: &RoomName, kind: RoomKind) -> Result<RoomAnswer, ClientError> {
+        self.call(&self.json(
+            Method::POST,
+            paths::ROOMS,
+            &CreateRoom {
+                room: room.clone(),
+                kind,
+            },
+        )?)
+    }
+
+    /// The rooms I am in.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn rooms(&self) -> Result<RoomList, ClientError> {
+        self.call(&Request::get(paths::ROOMS.to_owned()))
+    }
+
+    /// A room's members.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn members(&self, room: &RoomName) -> Result<MemberList, ClientError> {
+        self.call(&Request::get(paths::members(room)))
+    }
+
+    /// A page of a room's log.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn messages(&self, room: &RoomName, from: &ReadFrom) -> Result<Page, ClientError> {
+        let wait = from.wait.unwrap_or_default().min(MAX_WAIT);
+        let mut query = Vec::new();
+        if let Some(after) = from.after {
+            query.push(format!("after={after}"));
+        }
+        if let Some(limit) = from.limit {
+            query.push(format!("limit={limit}"));
+        }
+        if !wait.is_zero() {
+            query.push(format!("wait={}", wait.as_secs().max(1)));
+        }
+        let mut path = paths::messages(room);
+        if !query.is_empty() {
+            path = format!("{path}?{}", query.join("&"));
+        }
+        self.call(&Request {
+            patience: wait,
+            ..Request::get(path)
+        })
+    }
+
+    /// Moves my cursor forward.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn acknowledge(&self, room: &RoomName, seq: Seq) -> Result<Cursor, ClientError> {
+        self.call(&self.json(Method::PUT, &paths::cursor(room), &Cursor { cursor: seq })?)
+    }
+
+    /// Appends a signed message, with the blob it brings. Sent again after a lost answer: the message's id, or `key`
+    /// instead of it, makes that safe.
+    ///
+    /// # Errors
+    /// `ref_moved`, `ref_directory_conflict`, `idempotency_conflict` and others of the hub;
+    /// [`ClientError::OutcomeUnknown`] when it is not known whether the message is stored.
+    pub fn post(
+        &self,
+        room: &RoomName,
+        message: &Signed,
+        key: Option<&str>,
+        blob: Option<&dyn BlobSource>,
+    ) -> Result<Posted, ClientError> {
+        let body = message.body.clone().into();
+        let mut request = Request {
+            method: Method::POST,
+            stores: true,
+            body: match blob {
+                Some(blob) => RequestBody::WithBlob(body, blob),
+                None => RequestBody::Json(body),
+            },
+            ..Request::get(paths::messages(room))
+        };
+        if let Some(key) = key {
+            request
+                .headers
+                .push((HeaderName::from_static(paths::IDEMPOTENCY_KEY_HEADER), key.to_owned()));
+        }
+        self.call(&request)
+    }
+
+    /// The messages that carry refs or bundles, after the version that the caller knows.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn pushes(&self, room: &RoomName, known: Option<Seq>) -> Result<PushesAnswer, ClientError> {
+        let mut request = Request::get(paths::pushes(room, known.unwrap_or_default()));
+        if let Some(known) = known {
+            request.headers.push((IF_NONE_MATCH, format!("\"{known}\"")));
+        }
+        let (parts, body) = self.exchange(&request)?;
+        if parts.status != StatusCode::NOT_MODIFIED {
+            return self.read_json(&body).map(PushesAnswer::Changed);
+        }
+        let head = parts
+            .headers
+            .get(paths::HEAD_HEADER)
+            .and_then(|head| head.to_str().ok()?.parse().ok());
+        Ok(PushesAnswer::NotModified {
+            head: head.ok_or_else(|| self.not_a_hub("no head with a 304"))?,
+        })
+    }
+
+    /// Several bundles of a room in one answer, in the order asked for.
+    ///
+    /// # Errors
+    /// `not_found` when one of them is not in the room, and as every call.
+    pub fn bundles(&self, room: &RoomName, ids: &[BundleId]) -> Result<BundleStream<'_>, ClientError> {
+        let response = self.open(&Request::get(paths::bundles(room, ids)))?;
+        Ok(BundleStream::new(self, response))
+    }
+
+    /// One blob of a room.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn blob(&self, room: &RoomName, id: &BundleId) -> Result<BlobReader<'_>, ClientError> {
+        let response = self.open(&Request::get(paths::blob(room, id)))?;
+        BlobReader::new(self, response, *id)
+    }
+
+    fn json(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Request<'static>, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Setup(error.to_string()))?;
+        Ok(Request::json(method, path, body))
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a call to a hub did not give its answer.
+
+use std::io;
+
+use parler_protocol::{ErrorCode, Problem};
+
+/// Why a call failed. Texts name the hub, never a token, key or invite.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The hub said no.
+    #[error("{}", .0.detail)]
+    Problem(Problem),
+    /// No connection: nothing was sent.
+    #[error("cannot connect to the hub at {address}: {reason}")]
+    Unreachable {
+        /// The hub.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The connection ended before an answer was complete.
+    #[error("the connection to the hub at {address} was lost: {reason}")]
+    Lost {
+        /// The hub.
+        address: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The hub took too long.
+    #[error("the hub at {address} gave no answer within {seconds} s")]
+    Deadline {
+        /// The hub.
+        address: String,
+        /// How long the call waited.
+        seconds: u64,
+    },
+    /// A message was sent and no answer came, whatever was tried: it may be stored or not. Sending the same message
+    /// again is safe.
+    #[error("the hub at {address} may or may not have stored the message: {reason}")]
+    OutcomeUnknown {
+        /// The hub.
+        address: String,
+        /// What happened last.
+        reason: String,
+    },
+    /// What answered is no hub, or a broken one.
+    #[error("the answer of {address} is not one of a Parler hub: {reason}")]
+    NotAHub {
+        /// The hub.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The blob to send could not be read.
+    #[error("cannot read what was to be sent: {0}")]
+    Source(io::Error),
+    /// The client could not be set up.
+    #[error("cannot set up the HTTP client: {0}")]
+    Setup(String),
+}
+
+impl ClientError {
+    /// The hub's error code, when the hub answered.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Problem(problem) => Some(problem.code),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing was sent because nobody listens.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+}
+
+impl From<Problem> for ClientError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}

@@ -1,0 +1,529 @@
+//! One request and its answer: sessions, deadlines, and sending again.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, Method, StatusCode};
+use parler_protocol::api::{OpenSession, SessionOpened};
+use parler_protocol::{Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
+use reqwest::{Body, Response};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Runtime;
+
+use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, SessionCache};
+
+/// A session that ends sooner than this is renewed before it is used.
+const SESSION_MARGIN_MS: i64 = 60_000;
+/// Largest problem answer that is read.
+const MAX_PROBLEM_BYTES: usize = 4 << 20; // 4 MiB: it may list 10,000 refs
+/// Largest answer that is held in memory as a whole.
+const MAX_JSON_BYTES: usize = 256 << 20; // 256 MiB
+/// How a blob is read to be sent.
+const UPLOAD_PIECE_BYTES: usize = 256 << 10; // 256 KiB
+/// An idle connection is dropped sooner than the hub does it (10 s).
+const POOL_IDLE: Duration = Duration::from_secs(5);
+
+/// How long a client waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    /// For a connection.
+    pub connect: Duration,
+    /// For an answer to begin, after the last byte of the request was taken; and for each next piece of it.
+    pub stall: Duration,
+    /// How long sending again goes on after the first failure.
+    pub retry: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            stall: Duration::from_secs(60),
+            retry: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What a client is made from.
+pub struct ClientOptions {
+    /// The hub.
+    pub address: HubAddress,
+    /// Who speaks.
+    pub identity: Identity,
+    /// What the local hub asks of its own user's agents.
+    pub secret: Option<String>,
+    /// Where the session is kept.
+    pub sessions: Box<dyn SessionCache>,
+    /// How long to wait.
+    pub deadlines: Deadlines,
+}
+
+/// A hub, spoken to as one agent. Not for several threads at once: make a client for each.
+pub struct Client {
+    options: ClientOptions,
+    runtime: Runtime,
+    http: reqwest::Client,
+    session: RefCell<Option<CachedSession>>,
+}
+
+/// What a request carries.
+pub(crate) enum RequestBody<'a> {
+    Empty,
+    Json(Bytes),
+    /// A message's JSON with a blob behind it.
+    WithBlob(Bytes, &'a dyn BlobSource),
+}
+
+/// A request that can be made again.
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(HeaderName, String)>,
+    pub(crate) body: RequestBody<'a>,
+    /// How much longer than usual the hub may take: a long poll.
+    pub(crate) patience: Duration,
+    /// Whether the hub may have acted on it when no answer came.
+    pub(crate) stores: bool,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            headers: Vec::new(),
+            body: RequestBody::Empty,
+            patience: Duration::ZERO,
+            stores: false,
+        }
+    }
+
+    pub(crate) fn json(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self {
+            method,
+            body: RequestBody::Json(body.into()),
+            ..Self::get(path.into())
+        }
+    }
+}
+
+impl Client {
+    /// A client of this hub. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Setup`] when the system gives no event queue, or no trust roots for an https hub.
+    pub fn new(options: ClientOptions) -> Result<Self, ClientError> {
+        let setup = |error: &dyn std::fmt::Display| ClientError::Setup(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| setup(&error))?;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls_config(&options.address)?)
+            .user_agent(concat!("parler/", env!("CARGO_PKG_VERSION")))
+            // A hub never sends its clients elsewhere; following would carry the token along.
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(options.deadlines.connect)
+            .pool_idle_timeout(POOL_IDLE);
+        if options.address.is_loopback() {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| setup(&error))?;
+        let session = RefCell::new(options.sessions.load());
+        Ok(Self {
+            options,
+            runtime,
+            http,
+            session,
+        })
+    }
+
+    /// Who this client speaks as.
+    pub fn identity(&self) -> &Identity {
+        &self.options.identity
+    }
+
+    /// The hub's address.
+    pub fn address(&self) -> &HubAddress {
+        &self.options.address
+    }
+
+    /// The hub's id: known from the session, or one is opened.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn hub_id(&self) -> Result<HubId, ClientError> {
+        self.runtime.block_on(async { Ok(self.session().await?.hub) })
+    }
+
+    /// Opens a new session, which also tells the hub a new name or role.
+    ///
+    /// # Errors
+    /// `not_admitted` for a key the hub does not know, and as every call.
+    pub fn open_session(&self) -> Result<CachedSession, ClientError> {
+        self.runtime
+            .block_on(self.prove(None, None))
+            .map(|(session, _)| session)
+    }
+
+    /// Opens a session that redeems an invite on the way.
+    pub(crate) fn open_session_with(&self, invite: &InviteCode) -> Result<SessionOpened, ClientError> {
+        self.runtime
+            .block_on(self.prove(None, Some(invite.clone())))
+            .map(|(_, opened)| opened)
+    }
+
+    /// Whether a session is at hand.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.borrow().as_ref().is_some_and(is_fresh)
+    }
+
+    /// Sends a request and reads the whole answer as JSON.
+    pub(crate) fn call<T: DeserializeOwned>(&self, request: &Request<'_>) -> Result<T, ClientError> {
+        let (_, body) = self.exchange(request)?;
+        self.read_json(&body)
+    }
+
+    /// Sends a request and reads the whole answer; an answer of 304 has an empty body.
+    pub(crate) fn exchange(&self, request: &Request<'_>) -> Result<(http::response::Parts, Bytes), ClientError> {
+        self.runtime.block_on(self.retrying(request, async |response| {
+            let (parts, body) = split(response);
+            Ok((parts, self.read_body(body, MAX_JSON_BYTES).await?))
+        }))
+    }
+
+    /// Sends a request and gives its answer before the body is read.
+    pub(crate) fn open(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        self.runtime
+            .block_on(self.retrying(request, async |response| Ok(response)))
+    }
+
+    /// The next piece of an answer that was [opened](Self::open).
+    pub(crate) fn next_piece(&self, response: &mut Response) -> Result<Option<Bytes>, ClientError> {
+        self.runtime
+            .block_on(self.within(self.options.deadlines.stall, response.chunk()))
+    }
+
+    pub(crate) fn read_json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| self.not_a_hub(error.to_string()))
+    }
+
+    pub(crate) fn not_a_hub(&self, reason: impl Into<String>) -> ClientError {
+        ClientError::NotAHub {
+            address: self.options.address.to_string(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn lost(&self, reason: impl Into<String>) -> ClientError {
+        ClientError::Lost {
+            address: self.options.address.to_string(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Makes one request until it has an answer, the answer is final, or the time for sending again is over.
+    async fn retrying<T>(
+        &self,
+        request: &Request<'_>,
+        read: impl AsyncFn(Response) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let mut delays = ExponentialBuilder::new()
+            .with_jitter()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(Duration::from_secs(2))
+            .with_max_times(8)
+            .build();
+        let begun = Instant::now();
+        let mut reached = false;
+        loop {
+            let error = match self.attempt(request).await {
+                Ok(response) => match read(response).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            reached |= !error.is_unreachable();
+            let again = match &error {
+                ClientError::Lost { .. } => true,
+                ClientError::Problem(problem) => problem.code == ErrorCode::Unavailable,
+                // Somebody listened a moment ago: the hub is restarting.
+                ClientError::Unreachable { .. } => reached,
+                _ => false,
+            };
+            let next = delays
+                .next()
+                .filter(|delay| again && begun.elapsed() + *delay < self.options.deadlines.retry);
+            let Some(delay) = next else {
+                return Err(if request.stores && reached {
+                    self.unknown_outcome(error)
+                } else {
+                    error
+                });
+            };
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// What to say of a message whose last attempt failed so.
+    fn unknown_outcome(&self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::Unreachable { .. } => {
+                ClientError::OutcomeUnknown {
+                    address: self.options.address.to_string(),
+                    reason: error.to_string(),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// One attempt, with the session renewed once where the hub no longer takes it.
+    async fn attempt(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        let session = self.session().await?;
+        match self.send(request, Some(&session.token)).await {
+            Err(ClientError::Problem(problem)) if problem.code == ErrorCode::Unauthenticated => {
+                let (session, _) = self.prove(problem.challenge, None).await?;
+                self.send(request, Some(&session.token)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// The session at hand, or a new one.
+    async fn session(&self) -> Result<CachedSession, ClientError> {
+        let kept = self.session.borrow().clone().filter(is_fresh);
+        match kept {
+            Some(session) => Ok(session),
+            None => self.prove(None, None).await.map(|(session, _)| session),
+        }
+    }
+
+    /// Proves the key: answers `challenge`, or asks for one first.
+    async fn prove(
+        &self,
+        challenge: Option<Challenge>,
+        invite: Option<InviteCode>,
+    ) -> Result<(CachedSession, SessionOpened), ClientError> {
+        let identity = &self.options.identity;
+        let mut ask = OpenSession {
+            id: identity.key.id(),
+            name: identity.name.clone(),
+            role: identity.role.clone(),
+            challenge: None,
+            sig: None,
+            secret: None,
+            invite: None,
+        };
+        let challenge = match challenge {
+            Some(challenge) => challenge,
+            None => match self.send_session(&ask).await {
+                Err(ClientError::Problem(Problem {
+                    challenge: Some(challenge),
+                    ..
+                })) => challenge,
+                Err(error) => return Err(error),
+                Ok(_) => return Err(self.not_a_hub("a session without proof")),
+            },
+        };
+        let proof = session_proof_bytes(&challenge, &self.options.address.authority());
+        ask.sig = Some(BASE64.encode(&identity.key.sign(&proof)));
+        ask.challenge = Some(challenge);
+        ask.secret = self.options.secret.clone();
+        ask.invite = invite;
+        let opened = self.send_session(&ask).await?;
+        let session = CachedSession {
+            token: opened.token.clone(),
+            expires_at: opened.expires_at,
+            hub: opened.hub,
+        };
+        self.options.sessions.store(&session);
+        self.session.replace(Some(session.clone()));
+        Ok((session, opened))
+    }
+
+    async fn send_session(&self, ask: &OpenSession) -> Result<SessionOpened, ClientError> {
+        let body = serde_json::to_vec(ask).map_err(|error| ClientError::Setup(error.to_string()))?;
+        let response = self
+            .send(&Request::json(Method::POST, paths::SESSION, body), None)
+            .await?;
+        let body = self.read_body(split(response).1, MAX_PROBLEM_BYTES).await?;
+        self.read_json(&body)
+    }
+
+    /// Sends a request once. An answer of 400 and above is an error.
+    async fn send(&self, request: &Request<'_>, token: Option<&str>) -> Result<Response, ClientError> {
+        let mut builder = self
+            .http
+            .request(request.method.clone(), self.options.address.join(&request.path))
+            .header(ACCEPT, "application/json");
+        if let Some(token) = token {
+            builder = builder.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        let progress = Progress::default();
+        builder = match &request.body {
+            RequestBody::Empty => builder,
+            RequestBody::Json(json) => builder.header(CONTENT_TYPE, "application/json").body(json.clone()),
+            RequestBody::WithBlob(message, blob) => builder
+                .header(CONTENT_TYPE, paths::MESSAGE_WITH_BLOB_TYPE)
+                .header(paths::MESSAGE_LENGTH_HEADER, message.len())
+                .header(CONTENT_LENGTH, message.len() as u64 + blob.size())
+                .body(upload(message.clone(), *blob, progress.clone()).map_err(ClientError::Source)?),
+        };
+        let stall = self.options.deadlines.stall + request.patience;
+        let response = tokio::select! {
+            answer = builder.send() => answer.map_err(|error| self.transport_error(&error))?,
+            () = progress.stalled(stall) => return Err(self.deadline(stall)),
+        };
+        if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = self.read_body(split(response).1, MAX_PROBLEM_BYTES).await?;
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => Err(problem.into()),
+            Err(_) => Err(self.not_a_hub(format!("HTTP status {status} without a problem document"))),
+        }
+    }
+
+    async fn read_body(&self, mut response: Response, limit: usize) -> Result<Bytes, ClientError> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.within(self.options.deadlines.stall, response.chunk()).await? {
+            if body.len() + piece.len() > limit {
+                return Err(self.not_a_hub(format!("an answer of more than {limit} bytes")));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.into())
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, reqwest::Error>>,
+    ) -> Result<T, ClientError> {
+        match tokio::time::timeout(deadline, work).await {
+            Ok(answer) => answer.map_err(|error| self.transport_error(&error)),
+            Err(_) => Err(self.deadline(deadline)),
+        }
+    }
+
+    fn deadline(&self, waited: Duration) -> ClientError {
+        ClientError::Deadline {
+            address: self.options.address.to_string(),
+            seconds: waited.as_secs(),
+        }
+    }
+
+    fn transport_error(&self, error: &reqwest::Error) -> ClientError {
+        let address = self.options.address.to_string();
+        let reason = innermost(error);
+        if error.is_connect() {
+            ClientError::Unreachable { address, reason }
+        } else {
+            ClientError::Lost { address, reason }
+        }
+    }
+}
+
+/// A session that will still be good when the request arrives.
+fn is_fresh(session: &CachedSession) -> bool {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    i64::try_from(now).is_ok_and(|now| session.expires_at > now + SESSION_MARGIN_MS)
+}
+
+/// The last cause of an error: the one the system gave.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+fn split(response: Response) -> (http::response::Parts, Response) {
+    let mut parts = http::Response::new(()).into_parts().0;
+    parts.status = response.status();
+    parts.headers = response.headers().clone();
+    (parts, response)
+}
+
+/// TLS for this address. Loading the system's roots costs milliseconds, so a plain http hub gets an empty store.
+fn tls_config(address: &HubAddress) -> Result<rustls::ClientConfig, ClientError> {
+    let mut roots = rustls::RootCertStore::empty();
+    if address.is_https() {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(ClientError::Setup("the system has no trusted certificates".to_owned()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientError::Setup(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// When a request's body last moved.
+#[derive(Clone)]
+struct Progress(Arc<Mutex<Instant>>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
+
+impl Progress {
+    fn moved(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Resolves when nothing has moved for this long.
+    async fn stalled(&self, patience: Duration) {
+        loop {
+            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + patience;
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
+}
+
+/// A body that reads the blob as the connection takes it.
+fn upload(message: Bytes, blob: &dyn BlobSource, progress: Progress) -> std::io::Result<Body> {
+    let reader = blob.open()?;
+    let pieces = futures_util::stream::try_unfold((Some(message), reader), move |(message, mut reader)| {
+        progress.moved();
+        async move {
+            if let Some(message) = message {
+                return Ok::<_, std::io::Error>(Some((message, (None, reader))));
+            }
+            let mut piece = Vec::with_capacity(UPLOAD_PIECE_BYTES);
+            // Blocks the only task there is, which has nothing to do until the bytes are there.
+            reader
+                .by_ref()
+                .take(UPLOAD_PIECE_BYTES as u64)
+                .read_to_end(&mut piece)?;
+            Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (None, reader))))
+        }
+    });
+    Ok(Body::wrap_stream(pieces))
+}
