@@ -1,0 +1,381 @@
+//! A running git child: fed, drained and waited for by one thread, without ever blocking on a single pipe.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::message::reason;
+use super::{ChildLimits, GitError};
+
+/// How much of stderr is kept; the rest is read and dropped.
+const MAX_STDERR_BYTES: usize = 64 << 10; // 64 KiB
+/// One read from a pipe.
+const PIPE_BYTES: usize = 64 << 10; // 64 KiB
+/// Longest pause between two looks at a child that has closed its streams and not yet ended.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A git child with pipes to all three of its streams. Dropping it ends and reaps the process.
+///
+/// Whatever is done with it (fed, read, waited for), the other streams are drained meanwhile, so neither side can wait
+/// for the other for ever. Only the time spent in waiting for the child counts against its patience.
+#[derive(Debug)]
+pub struct GitChild {
+    command: &'static str,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    captured: Vec<u8>,
+    complaints: Vec<u8>,
+    answer_bytes: usize,
+    patience: Duration,
+    left: Duration,
+    ended: bool,
+    /// Input given by `feed_while_reading`, and how far it has been written.
+    waiting_input: (Vec<u8>, usize),
+}
+
+/// How a child ended.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl GitChild {
+    pub(super) fn new(
+        command: &'static str,
+        mut child: Child,
+        limits: ChildLimits,
+        patience: Duration,
+        answer_bytes: usize,
+    ) -> Result<Self, GitError> {
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let this = Self {
+            command,
+            child,
+            stdin,
+            stdout,
+            stderr,
+            captured: Vec::new(),
+            complaints: Vec::new(),
+            answer_bytes,
+            patience,
+            left: patience,
+            ended: false,
+            waiting_input: (Vec::new(), 0),
+        };
+        // From here on the handle's drop ends the child when something fails.
+        this.prepare(limits)
+            .map_err(|source| GitError::Pipe { command, source })?;
+        Ok(this)
+    }
+
+    fn prepare(&self, limits: ChildLimits) -> io::Result<()> {
+        if let Some(pipe) = &self.stdin {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        if let Some(pipe) = &self.stdout {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        if let Some(pipe) = &self.stderr {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        limit(&self.child, limits)
+    }
+
+    /// Writes all of `bytes` to the child's stdin. When the child has stopped reading, gives the reason it ended for.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), GitError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.stdin.is_none() {
+                return Err(self.why_it_stopped_reading());
+            }
+            let written = self.turn(rest, None)?.written;
+            rest = &rest[written..];
+        }
+        Ok(())
+    }
+
+    /// Takes input to be written while the output is read through [`Read`], then ends the child's stdin.
+    pub fn feed_while_reading(&mut self, input: Vec<u8>) {
+        self.waiting_input = (input, 0);
+        if self.waiting_input.0.is_empty() {
+            self.stdin = None;
+        }
+    }
+
+    /// Reads output as it comes; 0 at its end. Whether the child succeeded is known after [`GitChild::finish`] only.
+    pub(super) fn read_output(&mut self, buffer: &mut [u8]) -> Result<usize, GitError> {
+        while self.stdout.is_some() && !buffer.is_empty() {
+            let (input, mut done) = std::mem::take(&mut self.waiting_input);
+            let turn = self.turn(&input[done..], Some(buffer))?;
+            done += turn.written;
+            if done == input.len() {
+                self.stdin = None;
+            } else {
+                self.waiting_input = (input, done);
+            }
+            if turn.read > 0 {
+                return Ok(turn.read);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Ends the child's input, reads what it still says, waits for it, and requires success. Gives its stdout.
+    pub fn finish(&mut self) -> Result<Vec<u8>, GitError> {
+        let end = self.end()?;
+        if end.status.success() {
+            Ok(end.stdout)
+        } else {
+            Err(self.failed(&end))
+        }
+    }
+
+    pub(super) fn end(&mut self) -> Result<End, GitError> {
+        self.stdin = None;
+        while self.stdout.is_some() || self.stderr.is_some() {
+            self.turn(&[], None)?;
+        }
+        let status = self.wait()?;
+        Ok(End {
+            status,
+            stdout: std::mem::take(&mut self.captured),
+            stderr: std::mem::take(&mut self.complaints),
+        })
+    }
+
+    fn failed(&self, end: &End) -> GitError {
+        let message = reason(&end.stderr, end.status);
+        GitError::Failed {
+            command: self.command,
+            code: end.status.code(),
+            message,
+        }
+    }
+
+    fn why_it_stopped_reading(&mut self) -> GitError {
+        match self.end() {
+            Ok(end) if end.status.success() => GitError::Pipe {
+                command: self.command,
+                source: io::ErrorKind::BrokenPipe.into(),
+            },
+            Ok(end) => self.failed(&end),
+            Err(error) => error,
+        }
+    }
+
+    /// Waits until at least one pipe is ready and serves those that are.
+    fn turn(&mut self, input: &[u8], output: Option<&mut [u8]>) -> Result<Turn, GitError> {
+        let began = Instant::now();
+        let ready = self.wait_for_pipes(!input.is_empty());
+        self.left = self.left.saturating_sub(began.elapsed());
+        let ready = ready.map_err(|source| GitError::Pipe {
+            command: self.command,
+            source,
+        })?;
+        if !ready.any() {
+            return Err(self.too_slow());
+        }
+        self.serve(ready, input, output)
+    }
+
+    fn wait_for_pipes(&self, with_input: bool) -> io::Result<Ready> {
+        let mut polled = Vec::with_capacity(3);
+        let stdin = self.stdin.as_ref().filter(|_| with_input);
+        if let Some(pipe) = stdin {
+            polled.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT));
+        }
+        if let Some(pipe) = &self.stdout {
+            polled.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
+        }
+        if let Some(pipe) = &self.stderr {
+            polled.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
+        }
+        let timeout = Timespec::try_from(self.left).map_err(io::Error::other)?;
+        loop {
+            match poll(&mut polled, Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+                Ok(_) => break,
+            }
+        }
+        let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
+        let mut next = |polled: bool| polled && ready.next().unwrap_or(false);
+        Ok(Ready {
+            stdin: next(stdin.is_some()),
+            stdout: next(self.stdout.is_some()),
+            stderr: next(self.stderr.is_some()),
+        })
+    }
+
+    fn serve(&mut self, ready: Ready, input: &[u8], output: Option<&mut [u8]>) -> Result<Turn, GitError> {
+        let mut turn = Turn::default();
+        let command = self.command;
+        let broken = |source| GitError::Pipe { command, source };
+        if ready.stderr
+            && let Some(pipe) = &mut self.stderr
+        {
+            let mut buffer = [0; 4096];
+            match unblocked(pipe.read(&mut buffer)).map_err(broken)? {
+                Some(0) => self.stderr = None,
+                Some(read) => {
+                    let room = MAX_STDERR_BYTES - self.complaints.len();
+                    self.complaints.extend_from_slice(&buffer[..read.min(room)]);
+                }
+                None => {}
+            }
+        }
+        if ready.stdout
+            && let Some(pipe) = &mut self.stdout
+        {
+            let mut own = Vec::new();
+            let wanted = output.is_some();
+            let buffer = match output {
+                Some(buffer) => buffer,
+                None => {
+                    own.resize(PIPE_BYTES, 0);
+                    &mut own
+                }
+            };
+            match unblocked(pipe.read(buffer)).map_err(broken)? {
+                Some(0) => self.stdout = None,
+                Some(read) if wanted => turn.read = read,
+                Some(read) if self.captured.len() + read > self.answer_bytes => {
+                    self.kill();
+                    return Err(GitError::TooMuchOutput {
+                        command,
+                        most: self.answer_bytes,
+                    });
+                }
+                Some(read) => self.captured.extend_from_slice(&buffer[..read]),
+                None => {}
+            }
+        }
+        if ready.stdin
+            && let Some(pipe) = &mut self.stdin
+        {
+            match pipe.write(input) {
+                Ok(written) => turn.written = written,
+                // The child has ended or will take no more: what it says on stderr is the reason.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
+                Err(error) => turn.written = unblocked(Err(error)).map_err(broken)?.unwrap_or(0),
+            }
+        }
+        Ok(turn)
+    }
+
+    fn wait(&mut self) -> Result<ExitStatus, GitError> {
+        // The streams close a moment before the process can be reaped, and there is no portable wait with a deadline.
+        let mut pause = Duration::from_micros(20);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => {
+                    self.ended = true;
+                    return Ok(status);
+                }
+                Ok(None) if self.left.is_zero() => return Err(self.too_slow()),
+                Ok(None) => {
+                    std::thread::sleep(pause.min(self.left));
+                    self.left = self.left.saturating_sub(pause);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(source) => {
+                    return Err(GitError::Pipe {
+                        command: self.command,
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    fn too_slow(&mut self) -> GitError {
+        self.kill();
+        GitError::TooSlow {
+            command: self.command,
+            patience: self.patience,
+        }
+    }
+
+    fn kill(&mut self) {
+        if !self.ended {
+            // Both fail only when the child is gone already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            self.ended = true;
+        }
+    }
+}
+
+impl Drop for GitChild {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What one turn moved, in bytes.
+#[derive(Debug, Default)]
+struct Turn {
+    written: usize,
+    read: usize,
+}
+
+/// Which pipes have something to do.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}
+
+impl Ready {
+    const fn any(self) -> bool {
+        self.stdin || self.stdout || self.stderr
+    }
+}
+
+/// A pipe that was not ready after all is no error.
+fn unblocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn limit(child: &Child, limits: ChildLimits) -> io::Result<()> {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    let pid = Pid::from_child(child);
+    let set = |resource, most: u64| {
+        // The caps are hard: a child that passes one fails, it cannot raise it again.
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        };
+        match prlimit(Some(pid), resource, limit) {
+            // An already lower hard limit of ours is as good, and a child that has ended needs none.
+            Ok(_) | Err(rustix::io::Errno::PERM | rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(io::Error::from(error)),
+        }
+    };
+    if let Some(bytes) = limits.data_bytes {
+        set(Resource::Data, bytes)?;
+    }
+    if let Some(cpu) = limits.cpu {
+        set(Resource::Cpu, cpu.as_secs().max(1))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit(_child: &Child, _limits: ChildLimits) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What git wrote to stderr, as one line that is safe to show.
+
+use std::process::ExitStatus;
+
+/// Longest line that is shown.
+pub(super) const MAX_LINE_BYTES: usize = 500;
+
+/// Bytes as one line of visible text: control, zero-width and text-direction characters are written as escapes, bytes
+/// that are not UTF-8 as the replacement character.
+pub fn one_line(bytes: &[u8]) -> String {
+    let mut line = String::new();
+    for character in String::from_utf8_lossy(bytes).trim_end().chars() {
+        if is_invisible(character) {
+            line.extend(character.escape_unicode());
+        } else {
+            line.push(character);
+        }
+        if line.len() >= MAX_LINE_BYTES {
+            line.push_str("..");
+            break;
+        }
+    }
+    line
+}
+
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The line of a failed command's stderr that tells most: the first that git marks as an error, else the last.
+pub(super) fn reason(stderr: &[u8], status: ExitStatus) -> String {
+    let lines = || {
+        stderr
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.trim_ascii().is_empty())
+    };
+    let marked = |mark: &'static [u8]| lines().find_map(move |line| line.strip_prefix(mark));
+    match marked(b"error: ")
+        .or_else(|| marked(b"fatal: "))
+        .or_else(|| lines().next_back())
+    {
+        Some(line) => one_line(line),
+        // ExitStatus writes "exit status: 1" or "signal: 9 (SIGKILL)".
+        None => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_visible_line() {
+        let failed = ExitStatus::from_raw(256);
+        let said = |stderr: &[u8]| reason(stderr, failed);
+        assert_eq!(said(b"hint: x\nerror: a\x1b[31mb\nfatal: c\n"), "a\\u{1b}[31mb");
+        assert_eq!(said(b"usage: git\n\n"), "usage: git");
+        assert_eq!(said(b""), "exit status: 1");
+        assert_eq!(said("fatal: a\u{202e}b".as_bytes()), "a\\u{202e}b");
+        assert_eq!(said(b"fatal: \xff"), "\u{fffd}");
+        assert!(said(&[b'x'; 10_000]).len() < 600);
+    }
+}

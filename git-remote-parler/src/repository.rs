@@ -1,0 +1,270 @@
+//! A repository on this machine, as far as it is read: where it is, its configuration, refs, objects and history.
+//! Never writes anything, and never looks at `HEAD` unless asked to: during `git clone` there is none yet.
+//!
+//! Questions are answered in-process by gix. Where gix cannot see what git sees (reftable, `git -c`, an object
+//! directory of its own), the same questions go to git children and get the same answers.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parler_protocol::{ObjectFormat, Oid};
+
+use crate::git::{Git, GitCommand, GitError, Side};
+
+mod config;
+mod history;
+mod refs;
+mod revision;
+mod walk;
+
+pub use config::RemoteConfig;
+pub use history::Boundary;
+pub use refs::{LocalHead, LocalRef};
+pub use revision::{ObjectKind, Resolved};
+
+/// A repository that was found and opened. Cheap to clone, and may be shared between threads.
+///
+/// What it says of object format and configuration is as of the opening: `git clone` fixes both only after the helper
+/// has listed the room's refs, so a session opens the repository again before it fetches.
+#[derive(Clone)]
+pub struct Repository {
+    git: Git,
+    gix: gix::ThreadSafeRepository,
+    git_dir: PathBuf,
+    common_dir: PathBuf,
+    object_format: ObjectFormat,
+    asks_git: bool,
+    config: Arc<OnceLock<config::Config>>,
+}
+
+impl Repository {
+    /// Opens the repository that git named, by `GIT_DIR` or on a command line. As git does with an explicit directory,
+    /// who owns it is not asked.
+    pub fn open(git: Git, git_dir: &Path) -> Result<Self, RepositoryError> {
+        let not_one = |_| RepositoryError::NotARepository {
+            directory: git_dir.to_owned(),
+        };
+        let options = gix::open::Options::default().with(gix::sec::Trust::Full);
+        let opened = gix::ThreadSafeRepository::open_opts(git_dir, options).map_err(not_one)?;
+        Self::of(git, opened)
+    }
+
+    /// Finds the repository that `directory` lies in: the one `GIT_DIR` names (relative to `directory`), else upwards.
+    ///
+    /// A repository of another user is refused as git refuses it, unless `safe.directory` allows it.
+    pub fn discover(git: Git, directory: &Path) -> Result<Self, RepositoryError> {
+        if let Some(git_dir) = git.environment().get("GIT_DIR") {
+            let git_dir = directory.join(git_dir);
+            return Self::open(git, &git_dir);
+        }
+        let options = || gix::open::Options::default().bail_if_untrusted(true);
+        let trust = gix::sec::trust::Mapping {
+            full: options(),
+            reduced: options(),
+        };
+        let opened =
+            gix::ThreadSafeRepository::discover_opts(directory, Default::default(), trust).map_err(|error| {
+                // The library tells the two apart only by its words; either way nothing was opened.
+                if error.to_string().contains("safe") || error.to_string().contains("owned") {
+                    RepositoryError::NotOurs {
+                        directory: directory.to_owned(),
+                    }
+                } else {
+                    RepositoryError::NotARepository {
+                        directory: directory.to_owned(),
+                    }
+                }
+            })?;
+        Self::of(git, opened)
+    }
+
+    fn of(git: Git, opened: gix::ThreadSafeRepository) -> Result<Self, RepositoryError> {
+        let local = opened.to_thread_local();
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|source| RepositoryError::Path { source });
+        let git_dir = absolute(local.git_dir())?;
+        let common_dir = match local.common_dir().canonicalize() {
+            // The library joins "..", which means something else behind a symbolic link.
+            Ok(path) if local.common_dir() != local.git_dir() => path,
+            _ => git_dir.clone(),
+        };
+        let object_format = match local.object_hash() {
+            gix::hash::Kind::Sha1 => ObjectFormat::Sha1,
+            gix::hash::Kind::Sha256 => ObjectFormat::Sha256,
+            _ => return Err(RepositoryError::UnknownObjectFormat),
+        };
+        let ref_storage = local.config_snapshot().string("extensions.refStorage");
+        let files = ref_storage.is_none_or(|storage| storage.to_ascii_lowercase() == b"files");
+        let asks_git = !files || git.environment().needs_git();
+        drop(local);
+        Ok(Self {
+            git,
+            gix: opened,
+            git_dir,
+            common_dir,
+            object_format,
+            asks_git,
+            config: Arc::default(),
+        })
+    }
+
+    /// The git directory of this work tree, absolute.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// The git directory that all work trees share, absolute.
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// Where new objects go.
+    pub fn objects_dir(&self) -> PathBuf {
+        match self.git.environment().get("GIT_OBJECT_DIRECTORY") {
+            Some(directory) => std::path::absolute(directory).unwrap_or_else(|_| directory.into()),
+            None => self.common_dir.join("objects"),
+        }
+    }
+
+    /// Our directory in the repository, for caches that can be rebuilt. May not exist.
+    pub fn parler_dir(&self) -> PathBuf {
+        self.common_dir.join("parler")
+    }
+
+    /// The work tree's root, if there is a work tree.
+    pub fn work_dir(&self) -> Option<PathBuf> {
+        self.local()
+            .workdir()
+            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    }
+
+    /// Whether there is no work tree.
+    pub fn is_bare(&self) -> bool {
+        self.local().workdir().is_none()
+    }
+
+    /// The hash that names the repository's objects.
+    pub fn object_format(&self) -> ObjectFormat {
+        self.object_format
+    }
+
+    /// Whether history is cut: some commits' parents are not here on purpose.
+    pub fn is_shallow(&self) -> bool {
+        self.common_dir
+            .join("shallow")
+            .metadata()
+            .is_ok_and(|meta| meta.len() > 0)
+    }
+
+    /// The git program and environment the repository was opened with.
+    pub fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// A git command on this repository.
+    pub(crate) fn command(&self, side: Side, name: &'static str) -> GitCommand {
+        self.git.command_in(side, &self.git_dir, name)
+    }
+
+    /// Whether questions go to git children because gix would not see what git sees.
+    pub fn asks_git(&self) -> bool {
+        self.asks_git
+    }
+
+    /// A handle for one thread. Replace refs are not followed: what travels is what the ids say.
+    fn local(&self) -> gix::Repository {
+        let mut local = self.gix.to_thread_local();
+        local.objects.ignore_replacements = true;
+        local
+    }
+}
+
+impl std::fmt::Debug for Repository {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Repository")
+            .field("git_dir", &self.git_dir)
+            .field("asks_git", &self.asks_git)
+            .finish()
+    }
+}
+
+fn to_gix(oid: &Oid) -> gix::ObjectId {
+    gix::ObjectId::try_from(oid.as_bytes()).expect("an oid has 20 or 32 bytes, and both hashes are compiled in")
+}
+
+fn from_gix(id: &gix::hash::oid) -> Oid {
+    Oid::from_bytes(id.as_bytes()).expect("both hashes have 20 or 32 bytes")
+}
+
+/// Why a repository could not be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    /// There is none in the directory, nor above it.
+    #[error("not a git repository: {}", directory.display())]
+    NotARepository {
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// It belongs to another user, and `safe.directory` does not name it.
+    #[error("the repository of {} belongs to another user: git config --global --add safe.directory DIR", directory.display())]
+    NotOurs {
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// It names its objects by a hash we do not know.
+    #[error("the repository uses an unknown object format")]
+    UnknownObjectFormat,
+    /// A path could not be made absolute.
+    #[error("cannot tell where the repository is: {source}")]
+    Path {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No object is called so.
+    #[error("{revision:?} names nothing here: {reason}")]
+    UnknownRevision {
+        /// As it was asked for.
+        revision: String,
+        /// Git's words.
+        reason: String,
+    },
+    /// The object is not a commit, nor a tag of one.
+    #[error("{oid} is not a commit")]
+    NotACommit {
+        /// The object.
+        oid: Oid,
+    },
+    /// An object that must be here is not.
+    #[error("object {oid} is missing")]
+    MissingObject {
+        /// The object.
+        oid: Oid,
+    },
+    /// A configuration value is not what the key asks for.
+    #[error("{key} is set to {value:?}, which is not a boolean")]
+    NotABoolean {
+        /// The configuration key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// Reading in-process failed.
+    #[error("cannot read the repository: {doing}: {source}")]
+    Read {
+        /// What was being read.
+        doing: &'static str,
+        /// The library's words.
+        source: Box<gix::Error>,
+    },
+    /// A git child failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+impl RepositoryError {
+    fn reading(doing: &'static str) -> impl FnOnce(gix::Error) -> Self {
+        move |source| Self::Read {
+            doing,
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Git configuration as one list of keys and values, whoever read it. Never written.
+
+use super::{Repository, RepositoryError};
+use crate::git::Side;
+
+/// Every value, in order of precedence: the last one of a key wins.
+#[derive(Debug)]
+pub(super) struct Config {
+    /// Key (`section.subsection.name`, section and name in lower case), and value; no value is an implicit `true`.
+    entries: Vec<(String, Option<String>)>,
+}
+
+/// A configured remote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteConfig {
+    /// What it is called.
+    pub name: String,
+    /// `remote.<name>.url`, all of them, as written (`url.*.insteadOf` not applied).
+    pub urls: Vec<String>,
+    /// `remote.<name>.pushurl`, all of them.
+    pub push_urls: Vec<String>,
+    /// `remote.<name>.fetch`, all of them.
+    pub fetch: Vec<String>,
+}
+
+impl Repository {
+    /// The value of a key such as `parler.base`, the one that wins; a key without a value counts as `true`.
+    pub fn config_string(&self, key: &str) -> Result<Option<String>, RepositoryError> {
+        Ok(self.config()?.last(key).map(|value| value.unwrap_or("true").to_owned()))
+    }
+
+    /// All values of a key, in the order of reading.
+    pub fn config_all(&self, key: &str) -> Result<Vec<String>, RepositoryError> {
+        Ok(self
+            .config()?
+            .all(key)
+            .map(|value| value.unwrap_or("true").to_owned())
+            .collect())
+    }
+
+    /// The value of a key as git reads booleans.
+    pub fn config_bool(&self, key: &str) -> Result<Option<bool>, RepositoryError> {
+        let Some(value) = self.config()?.last(key) else {
+            return Ok(None);
+        };
+        let not_a_boolean = || RepositoryError::NotABoolean {
+            key: key.to_owned(),
+            value: value.unwrap_or_default().to_owned(),
+        };
+        parse_bool(value).map(Some).ok_or_else(not_a_boolean)
+    }
+
+    /// The configured remotes, in the order in which they first appear.
+    pub fn remotes(&self) -> Result<Vec<RemoteConfig>, RepositoryError> {
+        let mut remotes: Vec<RemoteConfig> = Vec::new();
+        for (key, value) in &self.config()?.entries {
+            let Some((name, variable)) = key.strip_prefix("remote.").and_then(|rest| rest.rsplit_once('.')) else {
+                continue;
+            };
+            let index = remotes
+                .iter()
+                .position(|remote| remote.name == name)
+                .unwrap_or_else(|| {
+                    let name = name.to_owned();
+                    remotes.push(RemoteConfig {
+                        name,
+                        urls: Vec::new(),
+                        push_urls: Vec::new(),
+                        fetch: Vec::new(),
+                    });
+                    remotes.len() - 1
+                });
+            let list = match variable {
+                "url" => &mut remotes[index].urls,
+                "pushurl" => &mut remotes[index].push_urls,
+                "fetch" => &mut remotes[index].fetch,
+                _ => continue,
+            };
+            match value.as_deref() {
+                // Git: an empty url forgets those before it.
+                None | Some("") => list.clear(),
+                Some(value) => list.push(value.to_owned()),
+            }
+        }
+        Ok(remotes)
+    }
+
+    fn config(&self) -> Result<&Config, RepositoryError> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let read = if self.asks_git {
+            self.config_by_git()?
+        } else {
+            self.config_by_gix()
+        };
+        Ok(self.config.get_or_init(|| read))
+    }
+
+    fn config_by_gix(&self) -> Config {
+        let local = self.local();
+        let snapshot = local.config_snapshot();
+        let mut entries = Vec::new();
+        for section in snapshot.plumbing().sections() {
+            let header = section.header();
+            let mut prefix = header.name().to_string().to_ascii_lowercase();
+            if prefix == "gitoxide" {
+                continue; // the library's own notes, among them environment variables
+            }
+            if let Some(subsection) = header.subsection_name() {
+                prefix.push('.');
+                prefix.push_str(&String::from_utf8_lossy(subsection));
+            }
+            let mut seen = Vec::new();
+            for name in section.body().value_names() {
+                if seen.contains(&name) {
+                    continue;
+                }
+                let key = format!("{prefix}.{}", name.to_ascii_lowercase());
+                let values = section.body().values(&name);
+                entries.extend(values.iter().map(|value| (key.clone(), Some(value.to_string()))));
+                // The list of values does not tell `name` alone from `name =`.
+                if section.body().value_implicit(&name) == Some(None)
+                    && let Some(last) = entries.last_mut()
+                {
+                    last.1 = None;
+                }
+                seen.push(name);
+            }
+        }
+        Config { entries }
+    }
+
+    fn config_by_git(&self) -> Result<Config, RepositoryError> {
+        let listed = self.command(Side::Push, "config").args(["-z", "--list"]).run()?;
+        let entry = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            match text.split_once('\n') {
+                Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+                None => (text.into_owned(), None),
+            }
+        };
+        let entries = listed
+            .split(|byte| *byte == 0)
+            .filter(|bytes| !bytes.is_empty())
+            .map(entry)
+            .collect();
+        Ok(Config { entries })
+    }
+}
+
+impl Config {
+    fn all(&self, key: &str) -> impl DoubleEndedIterator<Item = Option<&str>> {
+        let key = normal_key(key);
+        self.entries
+            .iter()
+            .filter(move |(entry, _)| *entry == key)
+            .map(|(_, value)| value.as_deref())
+    }
+
+    fn last(&self, key: &str) -> Option<Option<&str>> {
+        self.all(key).next_back()
+    }
+}
+
+/// Section and variable name in lower case; a subsection keeps its case.
+fn normal_key(key: &str) -> String {
+    let (Some(first), Some(last)) = (key.find('.'), key.rfind('.')) else {
+        return key.to_ascii_lowercase();
+    };
+    [
+        &key[..first].to_ascii_lowercase(),
+        &key[first..last],
+        &key[last..].to_ascii_lowercase(),
+    ]
+    .concat()
+}
+
+/// Git's booleans: true, yes, on or a number that is not 0; false, no, off, 0 or nothing after `=`.
+fn parse_bool(value: Option<&str>) -> Option<bool> {
+    let Some(value) = value else { return Some(true) };
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" => Some(true),
+        "false" | "no" | "off" | "" => Some(false),
+        number => number.parse::<i64>().ok().map(|number| number != 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_keep_the_case_of_a_subsection_only() {
+        assert_eq!(normal_key("Parler.Base"), "parler.base");
+        assert_eq!(normal_key("Remote.My.Fork.PushURL"), "remote.My.Fork.pushurl");
+        assert_eq!(normal_key("plain"), "plain");
+    }
+
+    #[test]
+    fn booleans_are_gits() {
+        for (value, meaning) in [
+            ("true", true),
+            ("YES", true),
+            ("1", true),
+            ("-1", true),
+            ("off", false),
+            ("", false),
+        ] {
+            assert_eq!(parse_bool(Some(value)), Some(meaning), "{value}");
+        }
+        assert_eq!(parse_bool(None), Some(true));
+        assert_eq!(parse_bool(Some("maybe")), None);
+    }
+}

@@ -1,0 +1,6 @@
+//! Repositories read, bundles made and bundles imported, with real git in temporary directories.
+
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod repository;
+mod sandbox;
