@@ -2,6 +2,8 @@
 //! an embedded database and a remote one can both stand behind it. It keeps no bytes of large blobs
 //! ([`crate::blob_store`]) and wakes nobody ([`crate::wake`]).
 
+mod sqlite;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary};
@@ -9,6 +11,8 @@ use parler_protocol::{
     AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
     RoomName, Seq,
 };
+
+pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 
 /// Who a request is from: a key with the name and role it goes by in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,143 @@
+//! A blob on its way into a file. Hashes while it writes, one piece behind the network, and gives the file its name
+//! only when the bytes are on the disk.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parler_protocol::BundleId;
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+use tokio::task::JoinHandle;
+
+use super::{BlobError, Reservation, Shared, blocking, make_directory, sync_directory, write_error};
+use crate::blob_store::{BlobUpload, PIECE_BYTES};
+
+/// An upload.
+pub(super) struct FileUpload {
+    /// Bytes announced.
+    size: u64,
+    /// Bytes taken, written or not.
+    taken: u64,
+    /// Bytes that wait to make up a piece.
+    waiting: Vec<Bytes>,
+    waiting_bytes: usize,
+    progress: Progress,
+}
+
+/// Where the file is.
+enum Progress {
+    /// Nobody writes to it.
+    Idle(Box<PartialFile>),
+    /// A blocking thread writes a piece.
+    Writing(JoinHandle<Result<Box<PartialFile>, BlobError>>),
+    /// An error ended it.
+    Failed,
+}
+
+/// The file while it has no name.
+struct PartialFile {
+    shared: Arc<Shared>,
+    /// Removed from the disk when dropped.
+    file: NamedTempFile,
+    hash: Sha256,
+    reservation: Reservation,
+}
+
+impl FileUpload {
+    /// Makes the file.
+    pub(super) fn begin(shared: Arc<Shared>, size: u64) -> Result<Self, BlobError> {
+        shared.check_running()?;
+        let reservation = shared.reserve(size)?;
+        // Made with O_EXCL, hence through no link, and readable by its owner only.
+        let file = tempfile::Builder::new().prefix("upload-").tempfile_in(shared.temporary()).map_err(write_error)?;
+        let file = PartialFile { shared, file, hash: Sha256::new(), reservation };
+        let progress = Progress::Idle(Box::new(file));
+        Ok(Self { size, taken: 0, waiting: Vec::new(), waiting_bytes: 0, progress })
+    }
+
+    /// Waits for the piece that is being written.
+    async fn idle(&mut self) -> Result<Box<PartialFile>, BlobError> {
+        match std::mem::replace(&mut self.progress, Progress::Failed) {
+            Progress::Idle(file) => Ok(file),
+            Progress::Writing(task) => task.await.unwrap_or_else(|error| Err(io::Error::other(error).into())),
+            Progress::Failed => Err(io::Error::other("the upload has failed before").into()),
+        }
+    }
+
+    /// Hands what waits to a blocking thread.
+    async fn flush(&mut self) -> Result<(), BlobError> {
+        let mut file = self.idle().await?;
+        let pieces = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        self.progress = Progress::Writing(tokio::task::spawn_blocking(move || {
+            for piece in pieces {
+                file.write(&piece)?;
+            }
+            Ok(file)
+        }));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl BlobUpload for FileUpload {
+    async fn write(&mut self, bytes: Bytes) -> Result<(), BlobError> {
+        self.taken = self.taken.saturating_add(bytes.len() as u64);
+        if self.taken > self.size {
+            self.progress = Progress::Failed;
+            return Err(BlobError::TooLong);
+        }
+        self.waiting_bytes += bytes.len();
+        self.waiting.push(bytes);
+        if self.waiting_bytes >= PIECE_BYTES {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(mut self: Box<Self>, id: BundleId) -> Result<(), BlobError> {
+        if self.taken != self.size {
+            return Err(BlobError::Mismatch(id));
+        }
+        self.flush().await?;
+        let file = self.idle().await?;
+        let size = self.size;
+        blocking(move || file.publish(id, size)).await
+    }
+}
+
+impl PartialFile {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        self.hash.update(bytes);
+        self.file.as_file_mut().write_all(bytes).map_err(write_error)?;
+        self.reservation.written(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// File to disk, name to file, directory to disk: in this order a crash leaves no name without its bytes, and the
+    /// answer promises both.
+    fn publish(self: Box<Self>, id: BundleId, size: u64) -> Result<(), BlobError> {
+        let Self { shared, file, hash, .. } = *self;
+        if BundleId::from_digest(hash.finalize().into()) != id {
+            return Err(BlobError::Mismatch(id));
+        }
+        shared.check_running()?;
+        let fan_out = shared.fan_out(&id);
+        make_directory(&fan_out).map_err(write_error)?;
+        if shared.size(&id)? != Some(size) {
+            shared.synced(file.as_file().sync_all())?;
+            // Another upload of the same bytes may have been quicker: then one file replaces its equal.
+            file.persist(shared.path(&id)).map_err(|error| write_error(error.error))?;
+        }
+        shared.synced(sync_directory(&fan_out))?;
+        let fan_out_synced = &shared.fan_out_synced[usize::from(id.as_bytes()[0])];
+        if !fan_out_synced.load(Ordering::Acquire) {
+            shared.synced(sync_directory(&shared.directory))?;
+            fan_out_synced.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
