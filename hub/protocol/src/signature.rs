@@ -366,7 +366,8 @@ mod tests {
         let place = Place::new();
         let signed = place.sign(&draft());
         let other = AgentKey::from_random([9; 32]).id();
-        let changes: [(&str, Box<dyn Fn(&mut Value)>); 10] = [
+        type Change = Box<dyn Fn(&mut Value)>;
+        let changes: [(&str, Change); 10] = [
             ("text", Box::new(|value| value["parts"][0]["text"] = json!("other"))),
             ("next", Box::new(|value| value["parts"][1]["next"] = json!("merge"))),
             ("room", Box::new(|value| value["room"] = json!("other"))),

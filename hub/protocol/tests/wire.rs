@@ -1,0 +1,444 @@
+//! The wire against files: recorded frames of Parler Protocol parse and verify, and what this version says is what
+//! `fixtures/wire` holds. Run with `UPDATE_FIXTURES=1` to write the files anew, and read the difference.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use parler_protocol::api::{
+    CreateInvite, CreateRoom, Cursor, InviteCreated, Join, Member, MemberList, OpenSession, Page, PostMessage, Posted,
+    Pushes, RefEntry, RefList, RoomAnswer, RoomList, RoomSummary, SessionOpened,
+};
+use parler_protocol::{
+    AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode, HandoffPart,
+    Head, HubId, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate, RefsPart, RoomKind, RoomName,
+    Seq, SignContext, Signed, Target, TextPart, Verdict, parse_json, session_proof_bytes, sign, verify,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/wire")
+        .join(name)
+}
+
+/// Compares text with a fixture, or writes the fixture.
+fn assert_fixture(name: &str, text: &str) {
+    let path = fixture(name);
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let held = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(held, text, "{name} differs");
+}
+
+/// The type writes what the file holds, and reads the file back as itself.
+fn golden<T: Serialize + DeserializeOwned>(name: &str, value: &T) {
+    let text = serde_json::to_string_pretty(value).unwrap() + "\n";
+    assert_fixture(name, &text);
+    let read: T = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        serde_json::to_value(&read).unwrap(),
+        serde_json::to_value(value).unwrap(),
+        "{name} reads back changed"
+    );
+}
+
+struct Sample {
+    key: AgentKey,
+    hub: HubId,
+    room: RoomName,
+    head: Head,
+}
+
+impl Sample {
+    fn new() -> Self {
+        let (hub, room) = (HubId::from_bytes([0x42; 16]), "feature-checkout".parse().unwrap());
+        let head = Head {
+            seq: Seq::new(41),
+            h: ChainHash::start(&hub, &room),
+        };
+        Self {
+            key: AgentKey::from_random([7; 32]),
+            hub,
+            room,
+            head,
+        }
+    }
+
+    fn draft(&self) -> Draft {
+        let bundle = BundleId::of(b"a bundle");
+        let oid = |digit: char| digit.to_string().repeat(40).parse().unwrap();
+        let name = "refs/heads/feature";
+        let mut draft = Draft::new(vec![
+            BundlePart {
+                blob: bundle,
+                vcs: "git".into(),
+                size: 994,
+                media_type: Some(BUNDLE_MEDIA_TYPE.into()),
+                tip: Some("a".repeat(40)),
+                base: Some("origin/main".into()),
+                summary: Some("checkout: Keep the basket".into()),
+                refs: vec![BundleRef {
+                    name: name.parse().unwrap(),
+                    oid: oid('a'),
+                }],
+                prerequisites: vec![oid('b')],
+                object_format: Some(ObjectFormat::Sha1),
+                commits: Some(3),
+                objects: Some(12),
+                needs: Vec::new(),
+                base_hint: Some(BaseHint {
+                    name: "refs/heads/main".parse().unwrap(),
+                    url: Some("https://git.example/shop.git".into()),
+                }),
+            }
+            .into(),
+            RefsPart {
+                updates: vec![RefUpdate {
+                    name: name.parse().unwrap(),
+                    old: None,
+                    new: Some(oid('a')),
+                    forced: false,
+                    peeled: None,
+                }],
+                atomic: false,
+                object_format: ObjectFormat::Sha1,
+                head: Some(name.parse().unwrap()),
+                base_hint: None,
+            }
+            .into(),
+            HandoffPart {
+                next: "review the diff and flag blockers before merge".into(),
+                summary: Some("feature branch pushed, tests green ✓".into()),
+                to: Some("reviewer".into()),
+                bundle: Some(bundle),
+            }
+            .into(),
+            TextPart {
+                text: "é \"quoted\"".into(),
+            }
+            .into(),
+        ]);
+        draft.id = "01a22848-7edc-7640-a607-d7a11145b430".parse().unwrap();
+        draft.mentions = vec!["reviewer".into()];
+        draft
+    }
+
+    fn sign(&self) -> Signed {
+        sign(
+            &self.draft(),
+            &SignContext {
+                key: &self.key,
+                name: &"alice".parse().unwrap(),
+                role: Some(&"planner".parse().unwrap()),
+                hub: &self.hub,
+                room: &self.room,
+                target: &Target::Room {
+                    room: self.room.clone(),
+                },
+                head: &self.head,
+                now_ms: 1_796_000_000_000,
+            },
+        )
+    }
+
+    /// The message as a hub stores it: the parts untouched.
+    fn stored(&self) -> String {
+        let signed = self.sign();
+        let post: PostMessage<'_> = serde_json::from_slice(&signed.body).unwrap();
+        let parts: Vec<&str> = post.parts.iter().map(|part| part.get()).collect();
+        format!(
+            r#"{{"seq":42,"id":"{}","room":"{}","from":{{"id":"{}","name":"alice","role":"planner"}},"parts":[{}],"mentions":["reviewer"],"ts":1796000000001}}"#,
+            post.id,
+            self.room,
+            self.key.id(),
+            parts.join(",")
+        )
+    }
+}
+
+#[test]
+fn a_signed_push_with_handoff_is_stored_verified_and_chained_as_written_down() {
+    let sample = Sample::new();
+    let body = String::from_utf8(sample.sign().body).unwrap();
+    assert_fixture("post-message.json", &(body + "\n"));
+    assert_fixture("message.json", &(sample.stored() + "\n"));
+
+    let stored = std::fs::read_to_string(fixture("message.json")).unwrap();
+    let message = Message::parse(stored.trim_end().as_bytes()).unwrap();
+    assert_eq!(verify(&message, &sample.hub), Verdict::Valid);
+    let kinds: Vec<_> = message.parts.iter().map(Part::kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            "com.parler.bundle",
+            "com.parler.refs",
+            "com.parler.handoff",
+            "text",
+            "com.parler.seen",
+            "com.parler.sig"
+        ]
+    );
+    assert!(!message.parts.iter().any(|part| matches!(part, Part::Other(_))));
+    // Typed and back loses nothing: what was signed is what the types write.
+    for (part, raw) in message.parts.iter().zip(message.raw_parts()) {
+        assert_eq!(part.to_value(), *raw);
+    }
+
+    let h = sample.head.h.next(stored.trim_end().as_bytes());
+    let chain = json!({
+        "hub": sample.hub, "room": sample.room, "h0": ChainHash::start(&sample.hub, &sample.room), "h1": h,
+    });
+    assert_fixture("chain.json", &(serde_json::to_string_pretty(&chain).unwrap() + "\n"));
+}
+
+#[test]
+fn every_request_and_answer_is_as_written_down() {
+    let sample = Sample::new();
+    let stored = RawValue::from_string(sample.stored()).unwrap();
+    let challenge = "parler-auth:v1:42424242424242424242424242424242:1796000060000:nonce:mac"
+        .parse()
+        .unwrap();
+    let proof = session_proof_bytes(&challenge, "Hub.Example:8080");
+    assert_fixture("session-proof.txt", std::str::from_utf8(&proof).unwrap());
+    let code = "ABCDEFGHJKLM";
+    let room = RoomAnswer {
+        room: sample.room.clone(),
+        kind: RoomKind::Channel,
+        head: sample.head,
+    };
+
+    golden(
+        "session-request.json",
+        &OpenSession {
+            id: sample.key.id(),
+            name: "alice".parse().unwrap(),
+            role: Some("planner".parse().unwrap()),
+            challenge: Some(challenge.clone()),
+            sig: Some(data_encoding::BASE64.encode(&sample.key.sign(&proof))),
+            secret: None,
+            invite: Some(code.parse().unwrap()),
+        },
+    );
+    golden(
+        "session-answer.json",
+        &SessionOpened {
+            token: "parler_example".into(),
+            expires_at: 1_796_086_400_000,
+            hub: sample.hub,
+            joined: Some(room.clone()),
+        },
+    );
+    golden(
+        "invite-request.json",
+        &CreateInvite {
+            room: sample.room.clone(),
+            ttl_secs: Some(3600),
+            max_uses: Some(1),
+        },
+    );
+    golden(
+        "invite-answer.json",
+        &InviteCreated {
+            code: code.parse().unwrap(),
+            room: sample.room.clone(),
+            kind: RoomKind::Channel,
+            expires_at: 1_796_003_600_000,
+        },
+    );
+    golden(
+        "join-request.json",
+        &Join {
+            code: code.parse().unwrap(),
+        },
+    );
+    golden(
+        "room-request.json",
+        &CreateRoom {
+            room: sample.room.clone(),
+            kind: RoomKind::Channel,
+        },
+    );
+    golden("room-answer.json", &room);
+    golden(
+        "rooms-answer.json",
+        &RoomList {
+            rooms: vec![RoomSummary {
+                room: sample.room.clone(),
+                kind: RoomKind::Channel,
+                members: 2,
+                unread: 1,
+                head: sample.head,
+            }],
+        },
+    );
+    golden(
+        "members-answer.json",
+        &MemberList {
+            room: sample.room.clone(),
+            members: vec![Member {
+                id: sample.key.id(),
+                name: "alice".parse().unwrap(),
+                role: Some("planner".parse().unwrap()),
+                owner: true,
+                cursor: Seq::new(41),
+                last_seen: 1_796_000_000_000,
+            }],
+        },
+    );
+    golden(
+        "page-answer.json",
+        &Page {
+            room: sample.room.clone(),
+            messages: vec![stored.clone()],
+            cursor: Seq::new(42),
+            head: sample.head,
+        },
+    );
+    golden(
+        "posted-answer.json",
+        &Posted {
+            id: "01a22848-7edc-7640-a607-d7a11145b430".parse().unwrap(),
+            seq: Seq::new(42),
+            room: sample.room.clone(),
+            head: sample.head,
+        },
+    );
+    golden("cursor.json", &Cursor { cursor: Seq::new(42) });
+    golden(
+        "pushes-answer.json",
+        &Pushes {
+            room: sample.room.clone(),
+            hub: sample.hub,
+            version: Seq::new(42),
+            messages: vec![stored],
+            head: sample.head,
+        },
+    );
+    let name: parler_protocol::RefName = "refs/heads/feature".parse().unwrap();
+    let oid = "a".repeat(40).parse().unwrap();
+    golden(
+        "refs-answer.json",
+        &RefList {
+            room: sample.room.clone(),
+            head_ref: Some(name.clone()),
+            object_format: Some(ObjectFormat::Sha1),
+            refs: vec![RefEntry {
+                name: name.clone(),
+                oid,
+                seq: Seq::new(42),
+            }],
+        },
+    );
+    let mut problem = Problem::new(ErrorCode::RefMoved, "1 ref moved meanwhile");
+    problem.conflicts = vec![RefConflict {
+        name,
+        expected: None,
+        actual: Some(oid),
+    }];
+    golden("problem-ref-moved.json", &problem);
+    let mut problem = Problem::new(ErrorCode::Unauthenticated, "no session, or one that ended");
+    problem.challenge = Some(challenge);
+    golden("problem-unauthenticated.json", &problem);
+}
+
+/// The recorded messages: those read from a log, and those sent, as a hub would store them. Of a sent one the
+/// recording does not always tell the author; then it is there once for each agent of the recording.
+fn recorded_messages() -> Vec<Vec<Value>> {
+    let text = std::fs::read_to_string(fixture("parler-frames.jsonl")).unwrap();
+    let frames: Vec<Value> = text
+        .lines()
+        .map(|line| parse_json(line.as_bytes()).unwrap()["frame"].clone())
+        .collect();
+    let mut agents = BTreeMap::new();
+    let mut messages = Vec::new();
+    let read = |frame: &Value| {
+        let many = frame["messages"].as_array().cloned().unwrap_or_default();
+        many.into_iter()
+            .chain(frame["message"].is_object().then(|| frame["message"].clone()))
+            .collect::<Vec<_>>()
+    };
+    for frame in &frames {
+        if frame["op"] == "hello" {
+            agents.insert(
+                frame["id"].to_string(),
+                json!({ "id": frame["id"], "name": frame["name"] }),
+            );
+        }
+        for message in read(frame) {
+            agents.insert(message["from"]["id"].to_string(), message["from"].clone());
+            messages.push(vec![message]);
+        }
+    }
+    for frame in frames.iter().filter(|frame| frame["op"] == "send") {
+        let target = &frame["target"];
+        let room = target["room"].as_str().map(str::to_owned);
+        let room = room.unwrap_or_else(|| format!("svc.{}", target["service"].as_str().unwrap_or("dm")));
+        let by = |agent: &Value| {
+            let mut message = json!({
+                "seq": 1, "id": MessageId::generate(), "room": room, "from": agent, "parts": frame["parts"], "ts": 0,
+            });
+            for field in ["mentions", "replyTo"] {
+                if !frame[field].is_null() {
+                    message[field] = frame[field].clone();
+                }
+            }
+            message
+        };
+        messages.push(agents.values().map(by).collect());
+    }
+    messages
+}
+
+#[test]
+fn recorded_frames_parse_and_their_signatures_verify() {
+    let hub = HubId::from_bytes([0; 16]);
+    let (mut signed, mut kinds) = (0, BTreeSet::new());
+    for authors in recorded_messages() {
+        let texts: Vec<String> = authors.iter().map(Value::to_string).collect();
+        let verdicts: Vec<_> = texts
+            .iter()
+            .map(|text| {
+                let message = Message::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+                for (part, raw) in message.parts.iter().zip(message.raw_parts()) {
+                    assert_eq!(part.to_value(), *raw, "a part changed between reading and writing");
+                    kinds.insert(part.kind().to_owned());
+                }
+                verify(&message, &hub)
+            })
+            .collect();
+        if verdicts.iter().all(|verdict| *verdict == Verdict::Unsigned) {
+            continue;
+        }
+        let valid: Vec<_> = verdicts
+            .iter()
+            .filter(|verdict| **verdict == Verdict::ValidUnbound)
+            .collect();
+        assert_eq!(valid.len(), 1, "{verdicts:?}: {}", texts[0]);
+        signed += 1;
+        // The same message, one letter of it changed, is nobody's.
+        let changed = texts.iter().filter_map(|text| {
+            let at = text.find("\"text\":\"")? + "\"text\":\"".len();
+            Some(format!("{}x{}", &text[..at], &text[at..]))
+        });
+        for text in changed {
+            let message = Message::parse(text.as_bytes()).unwrap();
+            assert!(matches!(verify(&message, &hub), Verdict::Invalid(_)), "{text}");
+        }
+    }
+    assert!(signed >= 10, "only {signed} recorded signatures verified");
+    for kind in [
+        "text",
+        "com.parler.bundle",
+        "com.parler.handoff",
+        "com.parler.dispatch",
+        "com.parler.sig",
+    ] {
+        assert!(kinds.contains(kind), "no recorded part of kind {kind}");
+    }
+}
