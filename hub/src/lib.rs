@@ -1,1 +1,4 @@
 //! x
+pub mod blob_store;
+pub mod store;
+pub mod wake;
