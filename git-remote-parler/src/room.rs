@@ -1,0 +1,182 @@
+//! A room as it is read from its hub: one conditional request, verified, and joined to what the repository remembers.
+
+use parler_client::{Client, ClientError, PushesAnswer};
+use parler_protocol::api::Pushes;
+use parler_protocol::{ErrorCode, Head, RoomKind, RoomName, Seq};
+
+use crate::room_cache::RoomCache;
+use crate::room_state::{FoldError, RoomState};
+
+/// A room's pushes, and how far its log reaches.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Its refs and bundles.
+    pub state: RoomState,
+    /// The newest head that the hub told.
+    pub head: Head,
+}
+
+/// Why a room cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RoomError {
+    /// There is none of that name, or it is somebody else's: the same words for both.
+    #[error("no room '{room}' that you belong to: git parler join CODE")]
+    Unknown {
+        /// The room asked for.
+        room: RoomName,
+    },
+    /// The hub's log is not to be believed.
+    #[error("the log of room '{room}' cannot be trusted: {why}")]
+    Log {
+        /// The room.
+        room: RoomName,
+        /// What is wrong.
+        why: Box<FoldError>,
+    },
+    /// The hub's log does not continue the one that was seen before.
+    #[error(
+        "the log of room '{room}' is not the one seen before: {why}; if its hub was restored from a backup, remove {file}"
+    )]
+    Rewritten {
+        /// The room.
+        room: RoomName,
+        /// What does not fit.
+        why: String,
+        /// Where the earlier log is remembered.
+        file: String,
+    },
+    /// The hub contradicts itself.
+    #[error("the hub's answer about room '{room}' ends at message {found}, not {said}")]
+    Incomplete {
+        /// The room.
+        room: RoomName,
+        /// The last message it said there is.
+        said: Seq,
+        /// The last it sent.
+        found: Seq,
+    },
+    /// The hub did not answer, or said no.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+impl Room {
+    /// Reads a room: what is new since the cached fold is asked for, verified and folded in. One request, two more
+    /// where no session is cached.
+    ///
+    /// # Errors
+    /// [`RoomError`].
+    pub fn read(client: &Client, name: &RoomName, cache: &RoomCache) -> Result<Self, RoomError> {
+        let hub = client.hub_id()?;
+        let known = cache.load(&hub, name);
+        let answer = client
+            .pushes(name, known.as_ref().map(RoomState::version))
+            .map_err(|error| unknown(name, error))?;
+        match (answer, known) {
+            (PushesAnswer::NotModified { head }, Some(state)) => Ok(Self { state, head }),
+            (PushesAnswer::NotModified { head }, None) => Ok(Self {
+                state: RoomState::empty(hub, name.clone()),
+                head,
+            }),
+            (PushesAnswer::Changed(pushes), Some(state)) if state.hub() == &pushes.hub => {
+                let room = Self::continue_from(state, &pushes, cache)?;
+                cache.store(&room.state);
+                Ok(room)
+            }
+            // The hub has another id than the session said: its data was replaced, and the log begins anew.
+            (PushesAnswer::Changed(pushes), Some(_)) => {
+                let PushesAnswer::Changed(pushes) = client.pushes(name, None)? else {
+                    return Err(RoomError::Incomplete {
+                        room: name.clone(),
+                        said: pushes.version,
+                        found: Seq::ZERO,
+                    });
+                };
+                Self::from_start(&pushes, cache)
+            }
+            (PushesAnswer::Changed(pushes), None) => Self::from_start(&pushes, cache),
+        }
+    }
+
+    /// Makes a channel of that name, with this agent as its owner.
+    ///
+    /// # Errors
+    /// [`RoomError::Unknown`] when a room of that name is somebody else's.
+    pub fn create(client: &Client, name: &RoomName) -> Result<Self, RoomError> {
+        let made = client
+            .create_room(name, RoomKind::Channel)
+            .map_err(|error| match error.code() {
+                Some(ErrorCode::RoomExists) => RoomError::Unknown { room: name.clone() },
+                _ => error.into(),
+            })?;
+        Ok(Self {
+            state: RoomState::empty(client.hub_id()?, made.room),
+            head: made.head,
+        })
+    }
+
+    fn from_start(pushes: &Pushes, cache: &RoomCache) -> Result<Self, RoomError> {
+        let mut state = RoomState::empty(pushes.hub, pushes.room.clone());
+        let log = |why| RoomError::Log {
+            room: pushes.room.clone(),
+            why: Box::new(why),
+        };
+        state.fold(&raw(pushes)).map_err(log)?;
+        if state.version() != pushes.version {
+            let (said, found) = (pushes.version, state.version());
+            return Err(RoomError::Incomplete {
+                room: pushes.room.clone(),
+                said,
+                found,
+            });
+        }
+        if state.version() > Seq::ZERO {
+            cache.store(&state);
+        }
+        Ok(Self {
+            state,
+            head: pushes.head,
+        })
+    }
+
+    fn continue_from(mut state: RoomState, pushes: &Pushes, cache: &RoomCache) -> Result<Self, RoomError> {
+        let rewritten = |why: String| RoomError::Rewritten {
+            room: pushes.room.clone(),
+            why,
+            file: cache
+                .file(&pushes.hub, &pushes.room)
+                .unwrap_or_default()
+                .display()
+                .to_string(),
+        };
+        let before = state.version();
+        state.fold(&raw(pushes)).map_err(|why| match why {
+            FoldError::Forked { .. } | FoldError::Order { .. } => rewritten(why.to_string()),
+            _ => RoomError::Log {
+                room: pushes.room.clone(),
+                why: Box::new(why),
+            },
+        })?;
+        if state.version() != pushes.version {
+            return Err(rewritten(format!(
+                "it ends at message {}, and message {before} was there",
+                pushes.version
+            )));
+        }
+        Ok(Self {
+            state,
+            head: pushes.head,
+        })
+    }
+}
+
+fn raw(pushes: &Pushes) -> Vec<&str> {
+    pushes.messages.iter().map(|message| message.get()).collect()
+}
+
+fn unknown(name: &RoomName, error: ClientError) -> RoomError {
+    match error.code() {
+        Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
+        _ => RoomError::Client(error),
+    }
+}

@@ -1,0 +1,206 @@
+//! A room's refs and bundles as this program knows them: its own fold of the signed messages of the room's log. It
+//! takes no hub's word for a ref, and does no I/O.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parler_protocol::{
+    BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, HubId, Message, ObjectFormat, Oid, RefName, RoomName,
+    Seq,
+};
+use serde::{Deserialize, Serialize};
+
+mod fold;
+
+pub use fold::FoldError;
+
+/// A ref of the room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomRef {
+    /// What it points at: a commit, or an annotated tag.
+    pub oid: Oid,
+    /// The commit behind an annotated tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peeled: Option<Oid>,
+    /// The message that moved it there.
+    pub seq: Seq,
+    /// Where the commit comes from when no bundle of the room holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_hint: Option<BaseHint>,
+}
+
+/// A bundle of the room, as its author signed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomBundle {
+    /// The message that brought it first.
+    pub seq: Seq,
+    /// What its author was called then. Text from elsewhere: escape it before it reaches a terminal.
+    pub author: String,
+    /// The part that names it.
+    pub part: BundlePart,
+}
+
+impl RoomBundle {
+    /// The bundle's id.
+    pub fn id(&self) -> &BundleId {
+        &self.part.blob
+    }
+
+    /// The refs that its author says its header has; empty for bundles of other clients, which do not say.
+    pub fn refs(&self) -> &[BundleRef] {
+        &self.part.refs
+    }
+
+    /// What its refs point at, as far as its author said.
+    pub fn tips(&self) -> impl Iterator<Item = Oid> {
+        let alone = self
+            .part
+            .refs
+            .is_empty()
+            .then(|| self.part.tip.as_ref()?.parse().ok())
+            .flatten();
+        self.part.refs.iter().map(|bundled| bundled.oid).chain(alone)
+    }
+}
+
+/// The fold of a room's pushes up to one version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoomState {
+    hub: HubId,
+    room: RoomName,
+    version: Seq,
+    head_ref: Option<RefName>,
+    object_format: Option<ObjectFormat>,
+    refs: BTreeMap<RefName, RoomRef>,
+    bundles: Vec<RoomBundle>,
+    #[serde(skip)]
+    index: Index,
+}
+
+/// What can be looked up; made from the bundles.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Index {
+    by_id: HashMap<BundleId, usize>,
+    by_tip: HashMap<Oid, Vec<usize>>,
+    by_short: HashMap<[u8; 6], usize>,
+}
+
+impl Index {
+    fn add(&mut self, position: usize, bundle: &RoomBundle) {
+        self.by_id.insert(*bundle.id(), position);
+        *self.by_short.entry(short_of(bundle.id())).or_default() += 1;
+        for tip in bundle.tips() {
+            let positions = self.by_tip.entry(tip).or_default();
+            if positions.last() != Some(&position) {
+                positions.push(position);
+            }
+        }
+    }
+}
+
+fn short_of(id: &BundleId) -> [u8; 6] {
+    let bytes = id.as_bytes();
+    [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
+}
+
+impl RoomState {
+    /// The state before the first push.
+    pub fn empty(hub: HubId, room: RoomName) -> Self {
+        Self {
+            hub,
+            room,
+            version: Seq::ZERO,
+            head_ref: None,
+            object_format: None,
+            refs: BTreeMap::new(),
+            bundles: Vec::new(),
+            index: Index::default(),
+        }
+    }
+
+    /// The hub the room is on.
+    pub fn hub(&self) -> &HubId {
+        &self.hub
+    }
+
+    /// The room, as its maker spelled it.
+    pub fn room(&self) -> &RoomName {
+        &self.room
+    }
+
+    /// The newest message folded in.
+    pub fn version(&self) -> Seq {
+        self.version
+    }
+
+    /// What HEAD points at. The ref may not exist.
+    pub fn head_ref(&self) -> Option<&RefName> {
+        self.head_ref.as_ref()
+    }
+
+    /// The hash of the room's objects, once something was pushed.
+    pub fn object_format(&self) -> Option<ObjectFormat> {
+        self.object_format
+    }
+
+    /// The refs, by name.
+    pub fn refs(&self) -> &BTreeMap<RefName, RoomRef> {
+        &self.refs
+    }
+
+    /// The bundles, oldest first.
+    pub fn bundles(&self) -> &[RoomBundle] {
+        &self.bundles
+    }
+
+    /// The bundle with this id.
+    pub fn bundle(&self, id: &BundleId) -> Option<&RoomBundle> {
+        self.index.by_id.get(id).map(|position| &self.bundles[*position])
+    }
+
+    /// The bundles with a ref at this object, oldest first.
+    pub fn bundles_at(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> {
+        self.index
+            .by_tip
+            .get(tip)
+            .into_iter()
+            .flatten()
+            .map(|position| &self.bundles[*position])
+    }
+
+    /// The bundles whose ids begin so, oldest first.
+    pub fn bundles_matching(&self, prefix: &BundleIdPrefix) -> Vec<&RoomBundle> {
+        self.bundles
+            .iter()
+            .filter(|bundle| prefix.matches(bundle.id()))
+            .collect()
+    }
+
+    /// The first 12 digits of a bundle's id, unless another bundle of the room has the same.
+    pub fn short(&self, id: &BundleId) -> Option<String> {
+        let sharing = self.index.by_short.get(&short_of(id)).copied().unwrap_or_default();
+        (sharing <= 1).then(|| id.short())
+    }
+
+    /// Folds in messages that came after [`RoomState::version`], each exactly as the hub stores it.
+    ///
+    /// # Errors
+    /// [`FoldError`] for the first message that is not to be believed; the state is of no use then.
+    pub fn fold(&mut self, messages: &[impl AsRef<[u8]>]) -> Result<(), FoldError> {
+        for bytes in messages {
+            let message = Message::parse(bytes.as_ref()).map_err(|error| FoldError::NotAMessage {
+                after: self.version,
+                why: error.to_string(),
+            })?;
+            self.fold_message(&message)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the lookups again, after a state was read from a file.
+    pub(crate) fn index_again(&mut self) {
+        self.index = Index::default();
+        for (position, bundle) in self.bundles.iter().enumerate() {
+            self.index.add(position, bundle);
+        }
+    }
+}

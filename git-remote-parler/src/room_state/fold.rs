@@ -1,0 +1,449 @@
+//! One message's effect on a room's state, and what makes a message unbelievable.
+
+use parler_protocol::{
+    BundlePart, Message, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName, Seq, Verdict, VerifyError,
+    part_kind, verify,
+};
+
+use super::{RoomBundle, RoomRef, RoomState};
+
+/// What is wrong with a room's log. A hub checks all of this before it stores a message, so it is a broken or a
+/// dishonest one, or its data was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Not a message.
+    #[error("the message after number {after} cannot be read: {why}")]
+    NotAMessage {
+        /// The last good message.
+        after: Seq,
+        /// What is wrong.
+        why: String,
+    },
+    /// A message of another room.
+    #[error("message {seq} is of room {room}")]
+    OtherRoom {
+        /// The message.
+        seq: Seq,
+        /// The room it says it is of.
+        room: RoomName,
+    },
+    /// Not in order.
+    #[error("message {seq} comes after message {after}")]
+    Order {
+        /// The message.
+        seq: Seq,
+        /// The one before it.
+        after: Seq,
+    },
+    /// It moves refs and is not signed for its place.
+    #[error("message {seq} moves refs and is not signed for this hub and room")]
+    Unsigned {
+        /// The message.
+        seq: Seq,
+    },
+    /// It is signed, and not to be believed.
+    #[error("message {seq}: {why}")]
+    Signature {
+        /// The message.
+        seq: Seq,
+        /// Why not.
+        why: VerifyError,
+    },
+    /// It moves refs in a form this program does not know.
+    #[error("message {seq} moves refs in a form that this version does not understand")]
+    UnknownForm {
+        /// The message.
+        seq: Seq,
+    },
+    /// A ref was not where the message says.
+    #[error("message {seq} moves {name} from {}, but it was at {}", shown(.expected), shown(.found))]
+    Forked {
+        /// The message.
+        seq: Seq,
+        /// The ref.
+        name: RefName,
+        /// Where the author saw it.
+        expected: Option<Oid>,
+        /// Where it was.
+        found: Option<Oid>,
+    },
+    /// It has objects of another hash than the room.
+    #[error("message {seq} has {found} objects in a room of {room}")]
+    ObjectFormat {
+        /// The message.
+        seq: Seq,
+        /// The room's.
+        room: ObjectFormat,
+        /// The message's.
+        found: ObjectFormat,
+    },
+}
+
+fn shown(oid: &Option<Oid>) -> String {
+    oid.as_ref().map_or_else(|| "nothing".to_owned(), Oid::to_string)
+}
+
+impl RoomState {
+    pub(super) fn fold_message(&mut self, message: &Message) -> Result<(), FoldError> {
+        let seq = message.seq;
+        if seq <= self.version {
+            return Err(FoldError::Order {
+                seq,
+                after: self.version,
+            });
+        }
+        if message.room.key() != self.room.key() {
+            return Err(FoldError::OtherRoom {
+                seq,
+                room: message.room.clone(),
+            });
+        }
+        let verdict = verify(message, &self.hub);
+        if let Verdict::Invalid(why) = verdict {
+            return Err(FoldError::Signature { seq, why });
+        }
+        let mut moves = message.parts.iter().filter(|part| part.kind() == part_kind::REFS);
+        let refs = match (moves.next(), moves.next()) {
+            (None, _) => None,
+            (Some(Part::Refs(refs)), None) => Some(refs),
+            _ => return Err(FoldError::UnknownForm { seq }),
+        };
+        if refs.is_some() && !verdict.is_valid() {
+            return Err(FoldError::Unsigned { seq });
+        }
+        // Another client's bundle moves no ref: it counts when its author signed it, and is passed over when not.
+        if verdict != Verdict::Unsigned {
+            for part in &message.parts {
+                if let Part::Bundle(bundle) = part {
+                    self.add_bundle(message, bundle);
+                }
+            }
+        }
+        if let Some(refs) = refs {
+            self.move_refs(seq, refs)?;
+        }
+        self.version = seq;
+        Ok(())
+    }
+
+    fn add_bundle(&mut self, message: &Message, part: &BundlePart) {
+        if part.vcs != "git" || self.index.by_id.contains_key(&part.blob) {
+            return;
+        }
+        let bundle = RoomBundle {
+            seq: message.seq,
+            author: message.from.name.clone(),
+            part: part.clone(),
+        };
+        self.index.add(self.bundles.len(), &bundle);
+        self.bundles.push(bundle);
+    }
+
+    fn move_refs(&mut self, seq: Seq, part: &RefsPart) -> Result<(), FoldError> {
+        let format = *self.object_format.get_or_insert(part.object_format);
+        let of_format = |oid: &Option<Oid>| oid.is_none_or(|oid| oid.format() == format);
+        if part.object_format != format || !part.updates.iter().all(|update| of_format(&update.new)) {
+            let found = match format {
+                ObjectFormat::Sha1 => ObjectFormat::Sha256,
+                ObjectFormat::Sha256 => ObjectFormat::Sha1,
+            };
+            return Err(FoldError::ObjectFormat {
+                seq,
+                room: format,
+                found,
+            });
+        }
+        for update in &part.updates {
+            self.move_ref(seq, update, part)?;
+        }
+        match &part.head {
+            Some(head) => self.head_ref = Some(head.clone()),
+            None if self.head_ref.is_none() => self.head_ref = first_head(&part.updates),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn move_ref(&mut self, seq: Seq, update: &RefUpdate, part: &RefsPart) -> Result<(), FoldError> {
+        let found = self.refs.get(&update.name).map(|current| current.oid);
+        if found != update.old {
+            return Err(FoldError::Forked {
+                seq,
+                name: update.name.clone(),
+                expected: update.old,
+                found,
+            });
+        }
+        match update.new {
+            None => {
+                self.refs.remove(&update.name);
+            }
+            Some(oid) => {
+                let base_hint = part.base_hint.clone();
+                self.refs.insert(
+                    update.name.clone(),
+                    RoomRef {
+                        oid,
+                        peeled: update.peeled,
+                        seq,
+                        base_hint,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What HEAD becomes by a room's first branches when their author did not say: main, master, or the first.
+pub(crate) fn first_head(updates: &[RefUpdate]) -> Option<RefName> {
+    let branches: Vec<_> = updates
+        .iter()
+        .filter(|update| update.new.is_some() && update.name.branch().is_some())
+        .map(|update| &update.name)
+        .collect();
+    let named = |branch: &str| branches.iter().find(|name| name.branch() == Some(branch));
+    named("main")
+        .or_else(|| named("master"))
+        .or_else(|| branches.first())
+        .map(|name| (*name).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::{
+        AgentKey, AgentName, BundleId, BundleRef, ChainHash, Draft, Head, HubId, SignContext, Target, TextPart, sign,
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn name(text: &str) -> RefName {
+        text.parse().unwrap()
+    }
+
+    fn update(ref_name: &str, old: Option<char>, new: Option<char>) -> RefUpdate {
+        RefUpdate {
+            name: name(ref_name),
+            old: old.map(oid),
+            new: new.map(oid),
+            forced: false,
+            peeled: None,
+        }
+    }
+
+    fn moves(updates: Vec<RefUpdate>) -> Part {
+        RefsPart {
+            updates,
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: None,
+        }
+        .into()
+    }
+
+    fn bundle(bytes: &[u8], tip: char) -> BundlePart {
+        BundlePart {
+            blob: BundleId::of(bytes),
+            vcs: "git".into(),
+            size: bytes.len() as u64,
+            media_type: None,
+            tip: None,
+            base: None,
+            summary: None,
+            refs: vec![BundleRef {
+                name: "refs/heads/main".parse().unwrap(),
+                oid: oid(tip),
+            }],
+            prerequisites: Vec::new(),
+            object_format: None,
+            commits: None,
+            objects: None,
+            needs: Vec::new(),
+            base_hint: None,
+        }
+    }
+
+    struct Log {
+        key: AgentKey,
+        hub: HubId,
+        room: RoomName,
+    }
+
+    impl Log {
+        fn new() -> Self {
+            let room = "x".parse().unwrap();
+            Self {
+                key: AgentKey::from_random([5; 32]),
+                hub: HubId::from_bytes([1; 16]),
+                room,
+            }
+        }
+
+        fn state(&self) -> RoomState {
+            RoomState::empty(self.hub, self.room.clone())
+        }
+
+        fn message(&self, seq: u64, parts: Vec<Part>, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+            let author: AgentName = "alice".parse().unwrap();
+            let head = Head {
+                seq: Seq::new(seq - 1),
+                h: ChainHash::start(&self.hub, &self.room),
+            };
+            let context = SignContext {
+                key: &self.key,
+                name: &author,
+                role: None,
+                hub: &self.hub,
+                room: &self.room,
+                target: &Target::Room {
+                    room: self.room.clone(),
+                },
+                head: &head,
+                now_ms: 1,
+            };
+            let mut value: Value = serde_json::from_slice(&sign(&Draft::new(parts), &context).body).unwrap();
+            value["seq"] = json!(seq);
+            value["room"] = json!("x");
+            value["from"] = json!({ "id": self.key.id(), "name": "alice" });
+            value["ts"] = json!(2);
+            change(&mut value);
+            value.to_string().into_bytes()
+        }
+
+        fn fold(&self, messages: &[Vec<u8>]) -> Result<RoomState, FoldError> {
+            let mut state = self.state();
+            state.fold(messages).map(|()| state)
+        }
+    }
+
+    #[test]
+    fn refs_move_as_signed() {
+        let log = Log::new();
+        let state = log
+            .fold(&[
+                log.message(
+                    1,
+                    vec![moves(vec![
+                        update("refs/tags/v1", None, Some('a')),
+                        update("refs/heads/b", None, Some('a')),
+                    ])],
+                    |_| (),
+                ),
+                log.message(
+                    4,
+                    vec![moves(vec![update("refs/heads/b", Some('a'), Some('b'))])],
+                    |_| (),
+                ),
+                log.message(5, vec![moves(vec![update("refs/tags/v1", Some('a'), None)])], |_| ()),
+            ])
+            .unwrap();
+        assert_eq!(state.version(), Seq::new(5));
+        assert_eq!(state.head_ref(), Some(&name("refs/heads/b")));
+        assert_eq!(state.refs().len(), 1);
+        assert_eq!(state.refs()[&name("refs/heads/b")].oid, oid('b'));
+        assert_eq!(state.refs()[&name("refs/heads/b")].seq, Seq::new(4));
+    }
+
+    #[test]
+    fn a_log_that_does_not_hang_together_is_refused() {
+        let log = Log::new();
+        let first = || log.message(1, vec![moves(vec![update("refs/heads/a", None, Some('a'))])], |_| ());
+        let second = |old, change: fn(&mut Value)| {
+            log.message(2, vec![moves(vec![update("refs/heads/a", old, Some('b'))])], change)
+        };
+        assert!(log.fold(&[first(), second(Some('a'), |_| ())]).is_ok());
+        let refused = |messages: &[Vec<u8>]| log.fold(messages).unwrap_err();
+        assert!(matches!(
+            refused(&[first(), second(None, |_| ())]),
+            FoldError::Forked { .. }
+        ));
+        assert!(matches!(
+            refused(&[first(), second(Some('c'), |_| ())]),
+            FoldError::Forked { .. }
+        ));
+        assert!(matches!(
+            refused(&[second(Some('a'), |_| ())]),
+            FoldError::Forked { found: None, .. }
+        ));
+        assert!(matches!(refused(&[first(), first()]), FoldError::Order { .. }));
+        assert!(matches!(
+            refused(&[first(), b"{}".to_vec()]),
+            FoldError::NotAMessage { .. }
+        ));
+        let unsigned = second(Some('a'), |value| {
+            value["parts"].as_array_mut().unwrap().pop();
+        });
+        assert!(matches!(refused(&[first(), unsigned]), FoldError::Unsigned { .. }));
+        let rewritten = second(Some('a'), |value| {
+            value["parts"][0]["updates"][0]["new"] = json!(oid('c'))
+        });
+        assert!(matches!(refused(&[first(), rewritten]), FoldError::Signature { .. }));
+        let renumbered = second(Some('a'), |value| value["room"] = json!("y"));
+        assert!(matches!(refused(&[first(), renumbered]), FoldError::OtherRoom { .. }));
+        let twice = log.message(2, vec![moves(vec![]), moves(vec![])], |_| ());
+        assert!(matches!(refused(&[first(), twice]), FoldError::UnknownForm { .. }));
+        let mut other = update("refs/heads/z", None, None);
+        other.new = Some("d".repeat(64).parse().unwrap());
+        let other = log.message(2, vec![moves(vec![other])], |_| ());
+        assert!(matches!(refused(&[first(), other]), FoldError::ObjectFormat { .. }));
+    }
+
+    #[test]
+    fn bundles_are_found_by_id_tip_and_beginning() {
+        let log = Log::new();
+        let unsigned = |value: &mut Value| {
+            value["parts"].as_array_mut().unwrap().truncate(1);
+        };
+        let state = log
+            .fold(&[
+                log.message(1, vec![bundle(b"one", 'a').into()], |_| ()),
+                log.message(
+                    2,
+                    vec![TextPart { text: "again".into() }.into(), bundle(b"one", 'a').into()],
+                    |_| (),
+                ),
+                log.message(3, vec![bundle(b"two", 'a').into()], |_| ()),
+                log.message(4, vec![bundle(b"three", 'c').into()], unsigned),
+            ])
+            .unwrap();
+        let (one, two) = (BundleId::of(b"one"), BundleId::of(b"two"));
+        assert_eq!(state.bundles().len(), 2);
+        assert_eq!(state.bundle(&one).unwrap().seq, Seq::new(1));
+        assert_eq!(
+            state
+                .bundles_at(&oid('a'))
+                .map(|bundle| *bundle.id())
+                .collect::<Vec<_>>(),
+            [one, two]
+        );
+        assert_eq!(state.short(&one), Some(one.short()));
+        let prefix = one.to_string()[..6].parse().unwrap();
+        assert_eq!(state.bundles_matching(&prefix).len(), 1);
+        assert_eq!(state.version(), Seq::new(4));
+    }
+
+    #[test]
+    fn two_bundles_of_one_short_name_have_none() {
+        let mut state = Log::new().state();
+        let (mut left, mut right) = ([7; 32], [7; 32]);
+        (left[31], right[31]) = (1, 2);
+        for id in [left, right] {
+            let mut part = bundle(b"", 'a');
+            part.blob = BundleId::from_digest(id);
+            state.bundles.push(RoomBundle {
+                seq: Seq::new(1),
+                author: "alice".into(),
+                part,
+            });
+        }
+        state.index_again();
+        assert_eq!(state.short(&BundleId::from_digest(left)), None);
+        assert_eq!(state.short(&BundleId::from_digest([8; 32])), Some("08".repeat(6)));
+    }
+}
