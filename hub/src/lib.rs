@@ -1,4 +1,37 @@
-//! x
+//! The Parler hub: rooms with a durable log, refs and blobs, over HTTP.
+//!
+//! [`Hub::open`] takes a data directory, [`Hub::serve`] a listener and a future that ends it. The library reads no
+//! environment, prints nothing and never ends the process; what it has to tell goes through `tracing`. It runs no git
+//! and never looks into a pack.
+
 pub mod blob_store;
 pub mod store;
 pub mod wake;
+
+mod access_log;
+mod answer;
+mod auth;
+mod authority;
+mod body;
+mod byte_range;
+mod challenge;
+mod clock;
+mod connection;
+mod guard;
+mod handlers;
+mod hub;
+mod options;
+mod posted_message;
+mod problem;
+mod query;
+mod rate;
+mod room_blob;
+mod room_call;
+mod router;
+mod server;
+mod sessions;
+mod state;
+
+pub use clock::Clock;
+pub use hub::{Hub, HubError};
+pub use options::{HubLimits, HubOptions, LocalPolicy};

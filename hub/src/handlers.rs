@@ -1,0 +1,13 @@
+//! The calls, one file for each noun of the wire. They turn a request into one transaction of the store and its outcome
+//! into an answer, and decide nothing else.
+
+pub(crate) mod blobs;
+pub(crate) mod bundles;
+pub(crate) mod cursor;
+pub(crate) mod health;
+pub(crate) mod invites;
+pub(crate) mod messages;
+pub(crate) mod pushes;
+pub(crate) mod refs;
+pub(crate) mod rooms;
+pub(crate) mod sessions;

@@ -1,0 +1,63 @@
+//! Invites: made by a member, redeemed by whoever has the code.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use parler_protocol::api::{CreateInvite, Join};
+use parler_protocol::{InviteCode, limits};
+
+use crate::answer::{json, room_json};
+use crate::auth::{Authenticated, Peer};
+use crate::body::Json;
+use crate::handlers::sessions::limit_proofs;
+use crate::problem::Refusal;
+use crate::room_call::RoomCall;
+use crate::state::SharedState;
+use crate::store::NewInvite;
+
+/// `POST /v1/invites`
+pub(crate) async fn create(
+    State(state): State<SharedState>,
+    Authenticated(principal): Authenticated,
+    Json(request): Json<CreateInvite>,
+) -> Result<Response, Refusal> {
+    let longest = limits::MAX_INVITE_TTL.as_secs();
+    let ttl_secs = request.ttl_secs.unwrap_or(limits::DEFAULT_INVITE_TTL.as_secs());
+    if !(1..=longest).contains(&ttl_secs) {
+        return Err(Refusal::bad_request(format!("ttlSecs is 1 to {longest}")));
+    }
+    let max_uses = request.max_uses.unwrap_or(limits::DEFAULT_INVITE_USES);
+    if max_uses == 0 {
+        return Err(Refusal::bad_request("maxUses is at least 1"));
+    }
+    let mut random = [0; 12];
+    getrandom::fill(&mut random).map_err(Refusal::internal)?;
+    let now = state.now_ms();
+    let invite = NewInvite {
+        by: principal.agent,
+        room: request.room.clone(),
+        code: InviteCode::from_random(random),
+        expires_at: now.saturating_add(i64::try_from(ttl_secs * 1000).unwrap_or(i64::MAX)),
+        max_uses,
+        now,
+    };
+    let call = RoomCall {
+        state,
+        principal,
+        room: request.room,
+    };
+    let created = call.run(|| call.store().create_invite(invite.clone())).await?;
+    json(StatusCode::CREATED, &created)
+}
+
+/// `POST /v1/join`
+pub(crate) async fn join(
+    State(state): State<SharedState>,
+    Peer(peer): Peer,
+    Authenticated(principal): Authenticated,
+    Json(request): Json<Join>,
+) -> Result<Response, Refusal> {
+    limit_proofs(&state, peer)?;
+    let joined = state.store.join(principal.agent, &request.code, state.now_ms()).await?;
+    room_json(StatusCode::OK, &joined, &joined.head)
+}

@@ -1,0 +1,200 @@
+//! The log: read in pages, waited for, and appended to.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use parler_protocol::{BundleId, ErrorCode, Head, RoomName, Seq, limits, paths};
+use serde::Serialize;
+
+use crate::answer::{room_json, with_messages};
+use crate::body::{BodyReader, check_announced, content_length, media_type};
+use crate::posted_message::PostedMessage;
+use crate::problem::Refusal;
+use crate::query::Parameters;
+use crate::room_call::RoomCall;
+use crate::store::{Append, Appended, LogPage, NewBlob};
+
+#[derive(Serialize)]
+struct Before<'a> {
+    room: &'a RoomName,
+}
+
+#[derive(Serialize)]
+struct After {
+    cursor: Seq,
+    head: Head,
+}
+
+/// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`
+pub(crate) async fn get(call: RoomCall, mut query: Parameters) -> Result<Response, Refusal> {
+    let after: Option<Seq> = query.take("after")?;
+    let limit = query
+        .take::<u32>("limit")?
+        .unwrap_or(limits::DEFAULT_PAGE_MESSAGES)
+        .min(limits::MAX_PAGE_MESSAGES);
+    let wait = Duration::from_secs(query.take("wait")?.unwrap_or(0)).min(limits::MAX_WAIT);
+    query.finish()?;
+    let page = if wait.is_zero() {
+        read(&call, after, limit).await?
+    } else {
+        wait_for(&call, after, limit, wait).await?
+    };
+    let after = After {
+        cursor: page.cursor,
+        head: page.head,
+    };
+    with_messages(&Before { room: &page.room }, page.messages, &after, &page.head)
+}
+
+async fn read(call: &RoomCall, after: Option<Seq>, limit: u32) -> Result<LogPage, Refusal> {
+    let agent = call.principal.agent;
+    call.run(|| {
+        call.store()
+            .read(agent, &call.room, after, limit, limits::MAX_PAGE_BYTES)
+    })
+    .await
+}
+
+/// Reads until there is something behind `after`, the time is over, or the hub stops.
+async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duration) -> Result<LogPage, Refusal> {
+    let mut news = call.state.wake.subscribe(&call.room.key());
+    let mut page = read(call, after, limit).await?;
+    let deadline = tokio::time::sleep(wait);
+    let stopping = call.state.stopping();
+    tokio::pin!(deadline, stopping);
+    // A reader that is ahead of the log has something to find out, too.
+    while page.messages.is_empty() && page.head.seq == page.cursor {
+        tokio::select! {
+            _ = news.changed() => page = read(call, Some(page.cursor), limit).await?,
+            () = &mut deadline => break,
+            () = &mut stopping => break,
+        }
+    }
+    Ok(page)
+}
+
+/// `POST /v1/rooms/{room}/messages`
+pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let key = idempotency_key(&parts.headers)?;
+    match media_type(&parts.headers).as_str() {
+        "application/json" => {
+            let max_bytes = limits::MAX_MESSAGE_BYTES;
+            check_announced(&parts.headers, max_bytes as u64)?;
+            let body = BodyReader::new(body, &call.state.options.limits).all(max_bytes).await?;
+            let message = checked(&call, &body).await?;
+            store(&call, append_of(&call, message, key, None)).await
+        }
+        paths::MESSAGE_WITH_BLOB_TYPE => post_with_blob(call, &parts.headers, body, key).await,
+        _ => Err(Refusal::new(
+            ErrorCode::UnsupportedMediaType,
+            format!("this call takes application/json or {}", paths::MESSAGE_WITH_BLOB_TYPE),
+        )),
+    }
+}
+
+/// The body is the message, then the bytes of the blob it brings.
+async fn post_with_blob(
+    call: RoomCall,
+    headers: &HeaderMap,
+    body: Body,
+    key: Option<String>,
+) -> Result<Response, Refusal> {
+    let hub_limits = &call.state.options.limits;
+    let length = content_length(headers).ok_or_else(|| Refusal::bad_request("a blob is sent with Content-Length"))?;
+    let message_length: u64 = headers
+        .get(paths::MESSAGE_LENGTH_HEADER)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .ok_or_else(|| Refusal::bad_request(format!("{} is missing", paths::MESSAGE_LENGTH_HEADER)))?;
+    if message_length > limits::MAX_MESSAGE_BYTES as u64 {
+        return Err(Refusal::too_large("the message is", limits::MAX_MESSAGE_BYTES as u64));
+    }
+    let size = length
+        .checked_sub(message_length)
+        .ok_or_else(|| Refusal::bad_request("the message is longer than the body"))?;
+    if size > hub_limits.max_blob_bytes {
+        return Err(Refusal::too_large("the blob is", hub_limits.max_blob_bytes));
+    }
+
+    let mut reader = BodyReader::new(body, hub_limits);
+    let message = reader.exactly(message_length as usize).await?;
+    let message = checked(&call, &message).await?;
+    let id = message.blob_of_size(size)?;
+    if size <= limits::INLINE_BLOB_BYTES {
+        let bytes = reader.all(size as usize).await?;
+        if bytes.len() as u64 != size || BundleId::of(&bytes) != id {
+            return Err(call.refusal(crate::blob_store::BlobError::Mismatch(id).into()).await);
+        }
+        let blob = NewBlob::Inline { id, bytes };
+        return store(&call, append_of(&call, message, key, Some(blob))).await;
+    }
+
+    let append = append_of(&call, message, key, Some(NewBlob::File { id, size }));
+    // All that can be refused is refused before the bytes are read, and a repetition answered.
+    if let Some(repeated) = call.run(|| call.store().check_append(&append)).await? {
+        return answer(&call, &repeated).await;
+    }
+    let mut upload = call.state.blobs.begin(size).await?;
+    while let Some(piece) = reader.next().await? {
+        upload.write(piece).await?;
+    }
+    upload.commit(id).await?;
+    store(&call, append).await
+}
+
+/// Reads a message and checks all that can be checked without the store's writer.
+async fn checked(call: &RoomCall, message: &[u8]) -> Result<PostedMessage, Refusal> {
+    let message = PostedMessage::parse(message)?;
+    if message.is_push() {
+        let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
+        message
+            .check_signature(&call.state.hub, &room, &call.principal, call.state.now_ms())
+            .map_err(|refusal| refusal.with_head(room.head))?;
+    }
+    Ok(message)
+}
+
+fn append_of(call: &RoomCall, message: PostedMessage, key: Option<String>, blob: Option<NewBlob>) -> Append {
+    message.into_append(
+        call.principal.clone(),
+        call.room.clone(),
+        key,
+        blob,
+        call.state.now_ms(),
+    )
+}
+
+async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
+    let appended = call.run(|| call.store().append(append.clone())).await?;
+    if appended.is_new {
+        call.state.wake.notify(&call.room.key(), appended.posted.head);
+    }
+    answer(call, &appended).await
+}
+
+async fn answer(call: &RoomCall, appended: &Appended) -> Result<Response, Refusal> {
+    if appended.is_new {
+        return room_json(StatusCode::CREATED, &appended.posted, &appended.posted.head);
+    }
+    // The first answer again, in which the head is that of then; the header tells today's.
+    let room = call.store().room(call.principal.agent, &call.room).await?;
+    room_json(StatusCode::OK, &appended.posted, &room.head)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(paths::IDEMPOTENCY_KEY_HEADER) else {
+        return Ok(None);
+    };
+    let is_good = |key: &&str| {
+        (1..=limits::MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match value.to_str().ok().filter(is_good) {
+        Some(key) => Ok(Some(key.to_owned())),
+        None => Err(Refusal::bad_request(
+            "an idempotency key is 1 to 256 visible ASCII characters",
+        )),
+    }
+}

@@ -1,0 +1,58 @@
+//! Rooms: made, listed, and who is in them.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use parler_protocol::RoomKind;
+use parler_protocol::api::{CreateRoom, MemberList, RoomList};
+
+use crate::answer::{json, room_json};
+use crate::auth::Authenticated;
+use crate::body::Json;
+use crate::problem::Refusal;
+use crate::room_call::RoomCall;
+use crate::state::SharedState;
+
+/// `POST /v1/rooms`
+pub(crate) async fn create(
+    State(state): State<SharedState>,
+    Authenticated(principal): Authenticated,
+    Json(request): Json<CreateRoom>,
+) -> Result<Response, Refusal> {
+    if request.kind != RoomKind::Channel {
+        return Err(Refusal::bad_request("a room that is made so is a channel"));
+    }
+    let room = state
+        .store
+        .create_room(&request.room, request.kind, principal.agent, state.now_ms())
+        .await?;
+    room_json(StatusCode::CREATED, &room, &room.head)
+}
+
+/// `GET /v1/rooms`
+pub(crate) async fn list(
+    State(state): State<SharedState>,
+    Authenticated(principal): Authenticated,
+) -> Result<Response, Refusal> {
+    json(
+        StatusCode::OK,
+        &RoomList {
+            rooms: state.store.rooms(principal.agent).await?,
+        },
+    )
+}
+
+/// `GET /v1/rooms/{room}/members`
+pub(crate) async fn members(call: RoomCall) -> Result<Response, Refusal> {
+    let (room, members) = call
+        .run(|| call.store().members(call.principal.agent, &call.room))
+        .await?;
+    room_json(
+        StatusCode::OK,
+        &MemberList {
+            room: room.room,
+            members,
+        },
+        &room.head,
+    )
+}

@@ -1,0 +1,107 @@
+//! A hub: opened on its data directory, then serving on a listener until it is told to stop.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use parler_protocol::HubId;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::authority::Authorities;
+use crate::blob_store::{BlobStore, FileBlobStore};
+use crate::challenge::Challenges;
+use crate::options::HubOptions;
+use crate::rate::RateLimit;
+use crate::router::router;
+use crate::server;
+use crate::sessions::Sessions;
+use crate::state::{HubState, Phase};
+use crate::store::{OpenError, SqliteOptions, SqliteStore, Store, StoreError};
+use crate::wake::{LocalWake, Wake};
+
+/// Where the blobs too large for the database are, below the data directory.
+const BLOBS_DIRECTORY: &str = "blobs";
+
+/// Why a hub cannot be opened or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The directory of the blobs cannot be used.
+    #[error("cannot open the blobs in {}: {source}", path.display())]
+    Blobs {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The listener has no address.
+    #[error("the listener has no address: {0}")]
+    Listener(std::io::Error),
+    /// The system gives no random bytes.
+    #[error("no random bytes: {0}")]
+    Random(getrandom::Error),
+    /// The hub could no longer keep its promises and stopped; what it had acknowledged is safe.
+    #[error("the hub stopped: {0}")]
+    Failed(String),
+    /// The store did not close in order; what it had acknowledged is safe.
+    #[error("the store did not close: {0}")]
+    Close(StoreError),
+}
+
+/// An opened hub.
+pub struct Hub {
+    options: HubOptions,
+    store: Arc<dyn Store>,
+    blobs: Arc<dyn BlobStore>,
+    wake: Arc<dyn Wake>,
+}
+
+impl Hub {
+    /// Opens the data directory, which is made if need be, and which no other process may have open.
+    pub fn open(options: HubOptions) -> Result<Self, HubError> {
+        let store = SqliteStore::open(&options.data_dir, SqliteOptions::default())?;
+        // After the store, which holds the directory's lock.
+        let path = options.data_dir.join(BLOBS_DIRECTORY);
+        let blobs = FileBlobStore::open(&path).map_err(|source| HubError::Blobs { path, source })?;
+        Ok(Self {
+            options,
+            store: Arc::new(store),
+            blobs: Arc::new(blobs),
+            wake: Arc::new(LocalWake::new()),
+        })
+    }
+
+    /// The hub's id.
+    pub fn id(&self) -> HubId {
+        self.store.hub()
+    }
+
+    /// Serves on `listener` until `shutdown` is ready; then ends the long polls, lets the requests in flight finish within
+    /// [`crate::HubLimits::drain_timeout`], and closes the store.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<(), HubError> {
+        let bound = listener.local_addr().map_err(HubError::Listener)?;
+        let hub = self.store.hub();
+        let state = Arc::new(HubState {
+            hub,
+            authorities: Authorities::new(bound, &self.options.authorities),
+            challenges: Challenges::new(hub).map_err(HubError::Random)?,
+            sessions: Sessions::default(),
+            proofs: RateLimit::new(self.options.limits.proof_burst, self.options.limits.proofs_per_minute),
+            phase: watch::Sender::new(Phase::Serving),
+            store: Arc::clone(&self.store),
+            blobs: self.blobs,
+            wake: self.wake,
+            options: self.options,
+        });
+        tracing::info!(%hub, address = %bound, version = state.options.version, "serving");
+        let failure = server::serve(Arc::clone(&state), router(state), listener, shutdown).await;
+        let closed = self.store.close().await;
+        tracing::info!(%hub, "stopped");
+        match failure {
+            Some(why) => Err(HubError::Failed(why)),
+            None => closed.map_err(HubError::Close),
+        }
+    }
+}

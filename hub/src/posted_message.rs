@@ -1,0 +1,310 @@
+//! A message as somebody posts it, read and judged before anything is stored. Never changes a part: what is stored is
+//! what came, byte for byte.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use parler_protocol::api::{PostMessage, RoomAnswer};
+use parler_protocol::{
+    BundleId, BundlePart, ErrorCode, HubId, Message, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart,
+    Verdict, limits, parse_json, part_kind, retry_digest, verify,
+};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::problem::Refusal;
+use crate::store::{Append, NewBlob, Principal};
+
+/// Longest name a message may mention, and longest kind of a part.
+const MAX_LABEL_BYTES: usize = limits::MAX_AGENT_NAME_BYTES;
+
+/// A posted message of the documented form.
+#[derive(Debug)]
+pub(crate) struct PostedMessage {
+    id: MessageId,
+    /// One JSON array of the parts as they came.
+    raw_parts: Box<RawValue>,
+    parts: Vec<Part>,
+    digest: [u8; 32],
+    mentions: Vec<String>,
+    reply_to: Option<MessageId>,
+}
+
+impl PostedMessage {
+    /// Reads a message, strictly.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let bad = |error: serde_json::Error| Refusal::bad_request(error.to_string());
+        // Read whole first: a borrowed part is not looked into, and must not hide a key that comes twice.
+        parse_json(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let posted: PostMessage<'_> = serde_json::from_slice(body).map_err(bad)?;
+        if posted.parts.is_empty() {
+            return Err(Refusal::bad_request("a message has at least one part"));
+        }
+        if posted.parts.len() > limits::MAX_PARTS {
+            return Err(Refusal::too_large("parts are", limits::MAX_PARTS as u64));
+        }
+        check_mentions(&posted.mentions)?;
+
+        let raw: Vec<&str> = posted.parts.iter().map(|part| part.get()).collect();
+        let raw_parts = RawValue::from_string(format!("[{}]", raw.join(","))).map_err(bad)?;
+        let values: Vec<Value> = serde_json::from_str(raw_parts.get()).map_err(bad)?;
+        let digest = retry_digest(&values);
+        let parts: Vec<Part> = values.iter().map(Part::from_value).collect();
+        for part in &parts {
+            check_part(part)?;
+        }
+        let refs: Vec<_> = parts.iter().filter(|part| matches!(part, Part::Refs(_))).collect();
+        if refs.len() > 1 {
+            return Err(Refusal::bad_request("a message has at most one com.parler.refs part"));
+        }
+        Ok(Self {
+            id: posted.id,
+            raw_parts,
+            parts,
+            digest,
+            mentions: posted.mentions,
+            reply_to: posted.reply_to,
+        })
+    }
+
+    /// Whether it carries refs or a bundle.
+    pub(crate) fn is_push(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Refs(_) | Part::Bundle(_)))
+    }
+
+    /// The blob that it brings: the one that a bundle or file part says is exactly this long.
+    pub(crate) fn blob_of_size(&self, size: u64) -> Result<BundleId, Refusal> {
+        let sized: HashSet<BundleId> = self
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Bundle(part) => Some((part.blob, part.size)),
+                Part::File(part) => Some((part.blob, part.size)),
+                _ => None,
+            })
+            .filter(|(_, named)| *named == size)
+            .map(|(blob, _)| blob)
+            .collect();
+        let mut sized = sized.into_iter();
+        match (sized.next(), sized.next()) {
+            (Some(blob), None) => Ok(blob),
+            (None, _) => Err(Refusal::new(
+                ErrorCode::BlobMismatch,
+                format!("{size} bytes follow the message, and no bundle or file part is of that size"),
+            )),
+            (Some(_), Some(_)) => Err(Refusal::bad_request(format!("several parts are of {size} bytes"))),
+        }
+    }
+
+    /// Checks that a message with refs or a bundle is signed by its author for this hub, room and moment.
+    pub(crate) fn check_signature(
+        &self,
+        hub: &HubId,
+        room: &RoomAnswer,
+        by: &Principal,
+        now: i64,
+    ) -> Result<(), Refusal> {
+        // The message as it would be stored: `verify` looks at it the way every reader will.
+        let stored = serde_json::to_vec(&WouldBeStored {
+            seq: room.head.seq.next().get(),
+            id: self.id,
+            room: room.room.as_str(),
+            from: From {
+                id: by.agent.to_string(),
+                name: by.name.as_str(),
+                role: by.role.as_ref().map(|role| role.as_str()),
+            },
+            parts: &self.raw_parts,
+            mentions: &self.mentions,
+            reply_to: self.reply_to,
+            ts: now,
+        })
+        .map_err(Refusal::internal)?;
+        let message = Message::parse(&stored).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let why = match verify(&message, hub) {
+            Verdict::Valid => return Ok(()),
+            Verdict::ValidUnbound => "it has no com.parler.seen part".to_owned(),
+            Verdict::Unsigned => "it is not signed".to_owned(),
+            Verdict::Invalid(error) => error.to_string(),
+        };
+        Err(Refusal::new(
+            ErrorCode::BadSignature,
+            format!("a message with refs or a bundle must be signed: {why}"),
+        ))
+    }
+
+    /// The transaction that stores it. `key` left out: the message's id.
+    pub(crate) fn into_append(
+        self,
+        by: Principal,
+        room: parler_protocol::RoomName,
+        key: Option<String>,
+        blob: Option<NewBlob>,
+        now: i64,
+    ) -> Append {
+        let is_push = self.is_push();
+        let refers_to = self.refers_to();
+        let refs = self.parts.into_iter().find_map(|part| match part {
+            Part::Refs(refs) => Some(refs),
+            _ => None,
+        });
+        Append {
+            by,
+            room,
+            id: self.id,
+            key: key.unwrap_or_else(|| self.id.to_string()),
+            digest: self.digest,
+            parts: Bytes::from(String::from(Box::<str>::from(self.raw_parts))),
+            mentions: self.mentions,
+            reply_to: self.reply_to,
+            refs,
+            is_push,
+            refers_to,
+            blob,
+            now,
+        }
+    }
+
+    /// Every blob that its parts refer to, each once.
+    fn refers_to(&self) -> Vec<BundleId> {
+        let mut blobs: Vec<_> = self
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Bundle(part) => Some(part.blob),
+                Part::File(part) => Some(part.blob),
+                Part::Handoff(part) => part.bundle,
+                Part::Task(part) => part.result,
+                _ => None,
+            })
+            .collect();
+        blobs.sort_unstable();
+        blobs.dedup();
+        blobs
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WouldBeStored<'a> {
+    seq: u64,
+    id: MessageId,
+    room: &'a str,
+    from: From<'a>,
+    parts: &'a RawValue,
+    mentions: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to: Option<MessageId>,
+    ts: i64,
+}
+
+#[derive(Serialize)]
+struct From<'a> {
+    id: String,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'a str>,
+}
+
+fn check_mentions(mentions: &[String]) -> Result<(), Refusal> {
+    if mentions.len() > limits::MAX_MENTIONS {
+        return Err(Refusal::too_large("mentions are", limits::MAX_MENTIONS as u64));
+    }
+    let mut seen = HashSet::new();
+    for mention in mentions {
+        let is_normal = !mention.is_empty() && mention.trim() == mention && mention.to_lowercase() == *mention;
+        if !is_normal || mention.len() > MAX_LABEL_BYTES || !seen.insert(mention) {
+            return Err(Refusal::bad_request(
+                "mentions are lowercase, without blanks at the ends, at most 128 bytes, and each once",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_part(part: &Part) -> Result<(), Refusal> {
+    match part {
+        Part::Refs(refs) => check_refs(refs),
+        Part::Bundle(bundle) => check_bundle(bundle),
+        Part::Other(_) if matches!(part.kind(), part_kind::REFS | part_kind::BUNDLE) => Err(Refusal::bad_request(
+            format!("the {} part is not of the documented form", part.kind()),
+        )),
+        Part::Other(_) if !is_known_form(part.kind()) => Err(Refusal::bad_request(
+            "a part is an object whose kind is text, data or a reverse-DNS name such as com.example.thing",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `text`, `data`, or at least two labels of letters, digits and `-` with dots between.
+fn is_known_form(kind: &str) -> bool {
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    matches!(kind, part_kind::TEXT | part_kind::DATA)
+        || (kind.len() <= MAX_LABEL_BYTES && kind.contains('.') && kind.split('.').all(is_label))
+}
+
+fn check_refs(refs: &RefsPart) -> Result<(), Refusal> {
+    if refs.updates.is_empty() && refs.head.is_none() {
+        return Err(Refusal::bad_request("a com.parler.refs part changes a ref or the head"));
+    }
+    if refs.updates.len() > limits::MAX_REF_UPDATES {
+        return Err(Refusal::too_large("ref updates are", limits::MAX_REF_UPDATES as u64));
+    }
+    let mut names: HashSet<&RefName> = HashSet::new();
+    for update in &refs.updates {
+        let RefUpdate {
+            name, old, new, peeled, ..
+        } = update;
+        if !names.insert(name) {
+            return Err(Refusal::bad_request(format!("{name} is updated twice")));
+        }
+        if old.is_none() && new.is_none() {
+            return Err(Refusal::bad_request(format!(
+                "the update of {name} has neither old nor new"
+            )));
+        }
+        check_oids([old, new, peeled].into_iter().flatten(), refs.object_format)?;
+    }
+    Ok(())
+}
+
+fn check_bundle(bundle: &BundlePart) -> Result<(), Refusal> {
+    if bundle.vcs != "git" {
+        return Err(Refusal::bad_request("a com.parler.bundle part's vcs is git"));
+    }
+    if bundle.refs.len() > limits::MAX_REF_UPDATES {
+        return Err(Refusal::too_large(
+            "a bundle's refs are",
+            limits::MAX_REF_UPDATES as u64,
+        ));
+    }
+    if bundle.prerequisites.len() > limits::MAX_PREREQUISITES {
+        return Err(Refusal::too_large(
+            "a bundle's prerequisites are",
+            limits::MAX_PREREQUISITES as u64,
+        ));
+    }
+    let mut oids = bundle.refs.iter().map(|entry| &entry.oid).chain(&bundle.prerequisites);
+    match bundle.object_format.or_else(|| oids.clone().next().map(Oid::format)) {
+        Some(format) => check_oids(&mut oids, format),
+        None => Ok(()),
+    }
+}
+
+fn check_oids<'a>(oids: impl IntoIterator<Item = &'a Oid>, format: ObjectFormat) -> Result<(), Refusal> {
+    for oid in oids {
+        if oid.is_null() {
+            return Err(Refusal::bad_request(
+                "the null oid names no object; leave it out or use null",
+            ));
+        }
+        if oid.format() != format {
+            return Err(Refusal::bad_request(format!("{oid} is not a {format} object id")));
+        }
+    }
+    Ok(())
+}

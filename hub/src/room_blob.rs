@@ -1,0 +1,58 @@
+//! A blob of a room, found for a member and read in pieces. Never held whole unless it is small enough to live in the
+//! database.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use parler_protocol::BundleId;
+
+use crate::blob_store::{BlobError, BlobStore, BlobStream};
+use crate::problem::Refusal;
+use crate::room_call::RoomCall;
+use crate::store::BlobLocation;
+
+pub(crate) struct RoomBlob {
+    id: BundleId,
+    location: BlobLocation,
+}
+
+impl RoomBlob {
+    /// Finds the blob in the call's room.
+    pub(crate) async fn locate(call: &RoomCall, id: BundleId) -> Result<Self, Refusal> {
+        let location = call
+            .run(|| call.store().blob(call.principal.agent, &call.room, &id))
+            .await?;
+        // Hashing 64 KiB costs less than reading it did. The blob store does the same for its files.
+        if let BlobLocation::Inline(bytes) = &location
+            && BundleId::of(bytes) != id
+        {
+            return Err(BlobError::Damaged(id).into());
+        }
+        Ok(Self { id, location })
+    }
+
+    pub(crate) fn id(&self) -> BundleId {
+        self.id
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        match &self.location {
+            BlobLocation::Inline(bytes) => bytes.len() as u64,
+            BlobLocation::File(size) => *size,
+        }
+    }
+
+    /// The bytes in `range`, which is within the blob.
+    pub(crate) async fn read(&self, blobs: &dyn BlobStore, range: Range<u64>) -> Result<BlobStream, BlobError> {
+        match &self.location {
+            BlobLocation::Inline(bytes) => Ok(one_piece(bytes.slice(range.start as usize..range.end as usize))),
+            BlobLocation::File(size) => blobs.read(&self.id, *size, range).await,
+        }
+    }
+}
+
+fn one_piece(bytes: Bytes) -> BlobStream {
+    futures_util::stream::once(std::future::ready(Ok(bytes))).boxed()
+}

@@ -1,0 +1,99 @@
+//! A call on one room by one agent. Knows how the local hub lets an agent into a channel at first use, and tells a
+//! member how far the log reaches even when it refuses.
+
+use std::future::Future;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::response::Response;
+use parler_protocol::{ErrorCode, RoomName};
+
+use crate::answer::tell_head;
+use crate::auth::Authenticated;
+use crate::problem::Refusal;
+use crate::state::SharedState;
+use crate::store::{Principal, Store, StoreError};
+
+pub(crate) struct RoomCall {
+    pub(crate) state: SharedState,
+    pub(crate) principal: Principal,
+    /// As the request spells it: any case.
+    pub(crate) room: RoomName,
+}
+
+impl FromRequestParts<SharedState> for RoomCall {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &SharedState) -> Result<Self, Refusal> {
+        let Authenticated(principal) = Authenticated::from_request_parts(parts, state).await?;
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Refusal::not_found())?;
+        let room = params
+            .iter()
+            .find(|(name, _)| *name == "room")
+            .and_then(|(_, room)| room.parse().ok());
+        // A name that no room can have is answered like one that no room has.
+        let room = room.ok_or_else(Refusal::not_found)?;
+        Ok(Self {
+            state: SharedState::clone(state),
+            principal,
+            room,
+        })
+    }
+}
+
+impl RoomCall {
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.state.store
+    }
+
+    /// Runs a transaction on the room, on the local hub twice: before and after joining it.
+    pub(crate) async fn run<T, F>(&self, transaction: impl Fn() -> F) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        match transaction().await {
+            Ok(done) => Ok(done),
+            Err(StoreError::NotFound) if self.joins_at_first_use().await? => transaction().await.map_err(Refusal::from),
+            Err(error) => Err(self.refusal(error.into()).await),
+        }
+    }
+
+    /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet.
+    async fn joins_at_first_use(&self) -> Result<bool, Refusal> {
+        let (agent, room) = (self.principal.agent, &self.room);
+        if self.state.options.local.is_none() || self.store().room(agent, room).await.is_ok() {
+            return Ok(false);
+        }
+        match self.store().join_channel(agent, room, self.state.now_ms()).await {
+            Ok(joined) => {
+                tracing::info!(%agent, name = %self.principal.name, room = %joined.room, "joined at first use");
+                Ok(true)
+            }
+            Err(StoreError::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds the log's head to an answer that was made without reading the log.
+    pub(crate) async fn tell_head(&self, response: &mut Response) {
+        if let Ok(room) = self.store().room(self.principal.agent, &self.room).await {
+            tell_head(response, &room.head);
+        }
+    }
+
+    /// The refusal, with the log's head for a member. Says nothing more where nothing was found.
+    pub(crate) async fn refusal(&self, refusal: Refusal) -> Refusal {
+        if matches!(
+            refusal.code(),
+            ErrorCode::NotFound | ErrorCode::Unavailable | ErrorCode::Internal
+        ) {
+            return refusal;
+        }
+        match self.store().room(self.principal.agent, &self.room).await {
+            Ok(room) => refusal.with_head(room.head),
+            Err(_) => refusal,
+        }
+    }
+}

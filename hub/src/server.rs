@@ -1,0 +1,123 @@
+//! Accepts connections, serves HTTP/1.1 on each, and stops in order: no new connections, then the requests in flight,
+//! then the store.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use crate::auth::Peer;
+use crate::connection::Connection;
+use crate::state::{Phase, SharedState};
+
+/// Fields of one request's head.
+const MAX_HEADERS: usize = 64;
+/// Bytes of one request's head, and of one read of a body.
+const MAX_BUFFER_BYTES: usize = 256 << 10; // 256 KiB
+/// Rest after the kernel refused a connection, for instance because too many files are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `shutdown` is ready or the hub fails. Returns what it failed with.
+pub(crate) async fn serve(
+    state: SharedState,
+    router: Router,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Option<String> {
+    let permits = Arc::new(Semaphore::new(state.options.limits.max_connections));
+    let mut connections = JoinSet::new();
+    let failing = state.stopping();
+    tokio::pin!(shutdown, failing);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => {
+                state.phase.send_if_modified(|phase| {
+                    let was_serving = *phase == Phase::Serving;
+                    if was_serving {
+                        *phase = Phase::Draining;
+                    }
+                    was_serving
+                });
+                break;
+            }
+            () = &mut failing => break,
+            (stream, permit) = accept(&listener, &permits) => {
+                connections.spawn(converse(SharedState::clone(&state), router.clone(), stream, permit));
+                while connections.try_join_next().is_some() {}
+            }
+        }
+    }
+    drop(listener);
+
+    let drain = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(state.options.limits.drain_timeout, drain)
+        .await
+        .is_err()
+    {
+        tracing::warn!("requests in flight were cut off");
+        connections.shutdown().await;
+    }
+    match &*state.phase.borrow() {
+        Phase::Failed(why) => Some(why.clone()),
+        Phase::Serving | Phase::Draining => None,
+    }
+}
+
+/// The next connection, once there may be one more.
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    let permit = Arc::clone(permits)
+        .acquire_owned()
+        .await
+        .expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, permit),
+            Err(error) => {
+                tracing::warn!(%error, "no connection accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end, or until the hub stops and its request in flight is answered.
+async fn converse(state: SharedState, router: Router, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let Ok(peer) = stream.peer_addr() else { return };
+    // Answers are written whole; waiting for more to fill a packet only delays them.
+    let _ = stream.set_nodelay(true);
+    let limits = &state.options.limits;
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer.ip()));
+        router.clone().oneshot(request)
+    });
+    let connection = http1::Builder::new()
+        // Without a timer hyper's header timeout is silently off.
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(Connection::new(stream, limits.stall_timeout)), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = state.stopping() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
