@@ -1,1 +1,33 @@
-//! x
+//! What the end-to-end suites share: a [`World`] with homes, settings and programs of its own, the [`Agent`]s and
+//! [`Repository`]s in it, real hubs, and ways to see what a command did and what it left alone.
+//!
+//! Everything here is real: git, the built programs, sockets, files. A test that uses it touches nothing outside its
+//! own temporary directory, waits for events instead of sleeping, and leaves no process behind.
+
+mod agent;
+mod arguments;
+mod git_counter;
+mod hub_process;
+mod large_history;
+mod log_reader;
+mod output;
+mod process;
+mod push_gate;
+mod raw_client;
+mod repository;
+mod snapshot;
+mod world;
+
+pub use agent::Agent;
+pub use arguments::Arguments;
+pub use git_counter::GitCounter;
+pub use hub_process::{HubProcess, Mark, RequestLog};
+pub use large_history::large_history;
+pub use log_reader::{ReadLog, read_log};
+pub use output::{Answer, Output};
+pub use process::{DEADLINE, Running, end_process, started_with_mention_of};
+pub use push_gate::PushGate;
+pub use raw_client::RawClient;
+pub use repository::Repository;
+pub use snapshot::{Change, Snapshot};
+pub use world::World;

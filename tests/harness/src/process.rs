@@ -1,0 +1,243 @@
+//! Processes with a deadline: a command that hangs, or that leaves somebody behind who keeps its output open, fails its
+//! test with everything it said so far.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+use crate::Output;
+
+/// Longest any one command of a test may take. Far above what any needs: only a hang reaches it.
+pub const DEADLINE: Duration = Duration::from_secs(90);
+
+/// What a process has written to one of its outputs so far.
+#[derive(Debug, Default)]
+struct Capture {
+    state: Mutex<Captured>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Captured {
+    bytes: Vec<u8>,
+    closed: bool,
+}
+
+impl Capture {
+    fn lock(&self) -> MutexGuard<'_, Captured> {
+        self.state.lock().expect("no reader panics")
+    }
+
+    fn follow(mut source: impl Read + Send + 'static) -> Arc<Self> {
+        let capture = Arc::new(Self::default());
+        let writer = Arc::clone(&capture);
+        thread::spawn(move || {
+            let mut piece = [0; 8192];
+            loop {
+                let read = source.read(&mut piece).unwrap_or(0);
+                let mut state = writer.lock();
+                state.bytes.extend_from_slice(&piece[..read]);
+                state.closed = read == 0;
+                writer.changed.notify_all();
+                if state.closed {
+                    return;
+                }
+            }
+        });
+        capture
+    }
+
+    /// Waits until the output so far is enough, or no more will come.
+    fn wait_until(&self, deadline: Instant, enough: impl Fn(&Captured) -> bool) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        while !enough(&state) {
+            let left = deadline.checked_duration_since(Instant::now())?;
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait_timeout(state, left).expect("no reader panics").0;
+        }
+        Some(state.bytes.clone())
+    }
+
+    fn so_far(&self) -> Vec<u8> {
+        self.lock().bytes.clone()
+    }
+}
+
+/// A command that runs. Ended with everything it started when it is dropped before [`Running::wait`].
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    command: String,
+    stdout: Arc<Capture>,
+    stderr: Arc<Capture>,
+    started: Instant,
+    waited: bool,
+}
+
+impl Running {
+    /// Starts a command in a process group of its own, with these bytes on its standard input.
+    #[track_caller]
+    pub fn start(command: &mut Command, input: &[u8]) -> Self {
+        let shown = format!("{command:?}");
+        command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+        let mut stdin = child.stdin.take().expect("piped");
+        if !input.is_empty() {
+            let input = input.to_vec();
+            // A command that ends without reading its input is nothing to complain of.
+            thread::spawn(move || stdin.write_all(&input));
+        }
+        Self {
+            stdout: Capture::follow(child.stdout.take().expect("piped")),
+            stderr: Capture::follow(child.stderr.take().expect("piped")),
+            child,
+            command: shown,
+            started: Instant::now(),
+            waited: false,
+        }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until standard output, as far as it goes, satisfies this, and returns it.
+    #[track_caller]
+    pub fn wait_for_output(&self, enough: impl Fn(&str) -> bool) -> String {
+        let found = self.stdout.wait_until(self.started + DEADLINE, |state| {
+            enough(&String::from_utf8_lossy(&state.bytes))
+        });
+        match found {
+            Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            None => panic!("the output never came\n{}", self.so_far()),
+        }
+    }
+
+    /// Sends a signal to the process alone.
+    pub fn signal(&self, signal: Signal) {
+        // One that has ended meanwhile has not been waited for, so its id is still its own.
+        let _ = kill_process(pid(&self.child), signal);
+    }
+
+    /// Sends a signal to the process and everything that it started in its group, as a terminal does with Ctrl-C.
+    pub fn signal_group(&self, signal: Signal) {
+        let _ = kill_process_group(pid(&self.child), signal);
+    }
+
+    /// Waits for its end and the end of its output.
+    #[track_caller]
+    pub fn wait(mut self) -> Output {
+        let deadline = self.started + DEADLINE;
+        if !ends_by(pid(&self.child), deadline) {
+            panic!("hangs for {DEADLINE:?}\n{}", self.so_far());
+        }
+        let status = self.child.wait().expect("our own child");
+        self.waited = true;
+        let outputs = [&self.stdout, &self.stderr].map(|capture| {
+            // Some grace for what the pipe still holds: who keeps it open for longer outlives the command.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            capture.wait_until(deadline, |state| state.closed)
+        });
+        match outputs {
+            [Some(stdout), Some(stderr)] => Output::new(std::mem::take(&mut self.command), status, stdout, stderr),
+            _ => panic!(
+                "a process that outlives the command keeps its output open\n{}",
+                self.so_far()
+            ),
+        }
+    }
+
+    fn so_far(&self) -> String {
+        format!(
+            "$ {}\n--- stdout so far\n{}\n--- stderr so far\n{}",
+            self.command,
+            String::from_utf8_lossy(&self.stdout.so_far()),
+            String::from_utf8_lossy(&self.stderr.so_far())
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.waited {
+            let _ = kill_process_group(pid(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Waits for the end of a process. False: it still runs.
+fn ends_by(pid: Pid, deadline: Instant) -> bool {
+    // No such process any more: it has ended.
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return true;
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: i64::from(left.subsec_nanos()),
+    };
+    let mut waited_for = [PollFd::new(&handle, PollFlags::IN)];
+    matches!(poll(&mut waited_for, Some(&left)), Ok(1))
+}
+
+/// Ends a process at once, as a power cut would, and waits until it is gone.
+#[track_caller]
+pub fn end_process(process: u32) {
+    let pid = i32::try_from(process)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the id of a process");
+    // Who is gone already needs no signal.
+    let _ = kill_process(pid, Signal::KILL);
+    assert!(
+        ends_by(pid, Instant::now() + DEADLINE),
+        "process {process} does not end"
+    );
+}
+
+/// The processes, other than this one, that were started with a mention of this path in their command line,
+/// environment or working directory.
+pub fn started_with_mention_of(path: &Path) -> Vec<u32> {
+    let needle = path.as_os_str().as_encoded_bytes();
+    let mentions = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let file = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let directory = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        // A zombie has an empty command line: it has ended and waits to be noticed.
+        let command_line = file("cmdline");
+        if process != own
+            && !command_line.is_empty()
+            && (mentions(&command_line) || mentions(&file("environ")) || directory.starts_with(path))
+        {
+            found.push(process);
+        }
+    }
+    found
+}

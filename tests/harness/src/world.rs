@@ -1,0 +1,184 @@
+//! One test's world: a temporary directory that holds homes, settings, repositories and the built programs, and the
+//! processes that were started in it. When it is dropped, nothing of it is left.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::process::{end_process, started_with_mention_of};
+use crate::{Agent, Arguments, Repository};
+
+/// What a user's git is set up with, and nothing else.
+const GIT_CONFIG: &str = "[user]\n\tname = Somebody\n\temail = somebody@example.com\n[init]\n\tdefaultBranch = main\n";
+
+/// A world of its own for one test.
+#[derive(Debug)]
+pub struct World {
+    root: TempDir,
+    program: PathBuf,
+    environment: BTreeMap<OsString, OsString>,
+}
+
+impl World {
+    /// A world with this `git-parler`, which plays both programs.
+    pub fn new(program: impl AsRef<Path>) -> Self {
+        let root = tempfile::Builder::new()
+            .prefix("parler-")
+            .tempdir()
+            .expect("a temporary directory");
+        let path = root.path().canonicalize().expect("just made");
+        for directory in ["bin", "home", "parler"] {
+            fs::create_dir(path.join(directory)).expect("just made");
+        }
+        let program = program.as_ref().to_owned();
+        for name in ["git-parler", "git-remote-parler"] {
+            symlink(&program, path.join("bin").join(name)).expect("an empty directory");
+        }
+        fs::write(path.join("home/.gitconfig"), GIT_CONFIG).expect("just made");
+        let environment = environment(&path);
+        Self {
+            root,
+            program,
+            environment,
+        }
+    }
+
+    /// The directory that everything is in.
+    pub fn path(&self) -> PathBuf {
+        self.root.path().canonicalize().expect("kept until the world ends")
+    }
+
+    /// The executable that plays `git-parler` and `git-remote-parler`.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Where agents keep their keys and the local hub its data, unless told otherwise.
+    pub fn parler_home(&self) -> PathBuf {
+        self.path().join("parler")
+    }
+
+    /// The variables every program of this world starts with.
+    pub(crate) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+        &self.environment
+    }
+
+    /// A user without a name of its own, who stands in the world's directory: the work tree says which agent it is.
+    pub fn user(&self) -> Agent<'_> {
+        Agent::new(self, self.path())
+    }
+
+    /// An agent of this name.
+    pub fn agent(&self, name: &str) -> Agent<'_> {
+        self.user().with("PARLER_AGENT", name)
+    }
+
+    /// An agent of this name with a home of its own: another machine, as far as keys and the local hub are concerned.
+    pub fn stranger(&self, name: &str) -> Agent<'_> {
+        self.agent(name)
+            .with("PARLER_HOME", self.path().join(format!("parler-of-{name}")))
+    }
+
+    /// A new directory.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.path().join(name);
+        fs::create_dir_all(&path).expect("a new directory");
+        path
+    }
+
+    /// Makes a repository with `git init` and these options. It has no commit.
+    #[track_caller]
+    pub fn init(&self, name: &str, options: impl Arguments) -> Repository<'_> {
+        let path = self.path().join(name);
+        let mut arguments: Vec<OsString> = vec!["init".into(), "--quiet".into()];
+        arguments.extend(options.list());
+        arguments.push(path.clone().into());
+        self.user().git(arguments).success();
+        Repository::new(self, path)
+    }
+
+    /// A bare repository whose `main` has three commits.
+    #[track_caller]
+    pub fn origin(&self) -> Repository<'_> {
+        let origin = self.init("origin.git", "--bare");
+        origin.import(&crate::repository::three_commits());
+        origin
+    }
+
+    /// A clone, with these options.
+    #[track_caller]
+    pub fn clone_with(&self, from: impl AsRef<OsStr>, name: &str, options: impl Arguments) -> Repository<'_> {
+        let path = self.path().join(name);
+        let mut arguments: Vec<OsString> = vec!["clone".into(), "--quiet".into()];
+        arguments.extend(options.list());
+        arguments.extend([from.as_ref().to_owned(), path.clone().into()]);
+        self.user().git(arguments).success();
+        Repository::new(self, path)
+    }
+
+    /// A clone.
+    #[track_caller]
+    pub fn clone_of(&self, from: &Repository<'_>, name: &str) -> Repository<'_> {
+        self.clone_with(from.path(), name, "")
+    }
+
+    /// A repository that is there already.
+    pub fn repository(&self, path: impl Into<PathBuf>) -> Repository<'_> {
+        Repository::new(self, path.into())
+    }
+
+    /// The processes that this world's programs have left running.
+    pub fn processes(&self) -> Vec<u32> {
+        started_with_mention_of(&self.path())
+    }
+
+    /// The process that serves the local hub of this home, if one does.
+    pub fn local_hub(&self, parler_home: &Path) -> Option<u32> {
+        let description = fs::read(parler_home.join("data/hub/hub.json")).ok()?;
+        let description: serde_json::Value = serde_json::from_slice(&description).ok()?;
+        let process = u32::try_from(description["pid"].as_u64()?).ok()?;
+        // The number may have been given to somebody else since: only who was started in this world is ours.
+        self.processes().contains(&process).then_some(process)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Local hubs outlive the commands that started them, by design; they end with the test.
+        for process in self.processes() {
+            end_process(process);
+        }
+    }
+}
+
+fn environment(root: &Path) -> BTreeMap<OsString, OsString> {
+    let home = root.join("home");
+    let mut path = OsString::from(root.join("bin"));
+    if let Some(inherited) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(inherited);
+    }
+    let variables: [(&str, OsString); 13] = [
+        ("COLUMNS", "120".into()),
+        ("GIT_CONFIG_GLOBAL", home.join(".gitconfig").into()),
+        ("GIT_CONFIG_NOSYSTEM", "1".into()),
+        ("GIT_TERMINAL_PROMPT", "0".into()),
+        ("HOME", home.clone().into()),
+        ("LC_ALL", "C".into()),
+        ("PARLER_HOME", root.join("parler").into()),
+        ("PATH", path),
+        ("TZ", "UTC".into()),
+        ("XDG_CACHE_HOME", home.join(".cache").into()),
+        ("XDG_CONFIG_HOME", home.join(".config").into()),
+        ("XDG_DATA_HOME", home.join(".local/share").into()),
+        ("XDG_STATE_HOME", home.join(".local/state").into()),
+    ];
+    variables
+        .into_iter()
+        .map(|(name, value)| (name.into(), value))
+        .collect()
+}
