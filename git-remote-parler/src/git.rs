@@ -6,7 +6,7 @@
 //! No shell, and nothing of a child's output reaches a terminal unescaped.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -322,11 +322,5 @@ impl GitError {
             command,
             answer: one_line(&answer[..answer.len().min(message::MAX_LINE_BYTES)]),
         }
-    }
-}
-
-impl Read for GitChild {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_output(buffer).map_err(io::Error::other)
     }
 }

@@ -101,7 +101,7 @@ impl GitChild {
         Ok(())
     }
 
-    /// Takes input to be written while the output is read through [`Read`], then ends the child's stdin.
+    /// Takes input to be written while the output is read, then ends the child's stdin.
     pub fn feed_while_reading(&mut self, input: Vec<u8>) {
         self.waiting_input = (input, 0);
         if self.waiting_input.0.is_empty() {
@@ -110,7 +110,7 @@ impl GitChild {
     }
 
     /// Reads output as it comes; 0 at its end. Whether the child succeeded is known after [`GitChild::finish`] only.
-    pub(super) fn read_output(&mut self, buffer: &mut [u8]) -> Result<usize, GitError> {
+    pub fn read_output(&mut self, buffer: &mut [u8]) -> Result<usize, GitError> {
         while self.stdout.is_some() && !buffer.is_empty() {
             let (input, mut done) = std::mem::take(&mut self.waiting_input);
             let turn = self.turn(&input[done..], Some(buffer))?;

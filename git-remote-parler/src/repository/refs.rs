@@ -37,15 +37,14 @@ pub enum LocalHead {
 }
 
 impl Repository {
-    /// All refs whose names begin with `prefix` (`refs/` for all), sorted by name. Broken ones, and names that are not
-    /// UTF-8, are left out: neither can go to a room.
+    /// All refs in the directory `prefix`, such as `refs/` or `refs/tags/`, sorted by name. Broken ones, and names
+    /// that are not UTF-8, are left out: neither can go to a room.
     pub fn refs(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
         let mut refs = if self.asks_git {
-            self.refs_by_git()?
+            self.refs_by_git(prefix)?
         } else {
-            self.refs_by_gix()?
+            self.refs_by_gix(prefix)?
         };
-        refs.retain(|local| local.name.starts_with(prefix));
         refs.sort_unstable();
         Ok(refs)
     }
@@ -80,13 +79,13 @@ impl Repository {
         }
     }
 
-    fn refs_by_gix(&self) -> Result<Vec<LocalRef>, RepositoryError> {
+    fn refs_by_gix(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
         let reading = RepositoryError::reading;
         let local = self.local();
         let platform = local.references().map_err(reading("the refs"))?;
         let mut refs = Vec::new();
         let mut symbolic = Vec::new();
-        for found in platform.all().map_err(reading("the refs"))?.flatten() {
+        for found in platform.prefixed(prefix).map_err(reading("the refs"))?.flatten() {
             let Ok(name) = str::from_utf8(found.name().as_bstr()) else {
                 continue;
             };
@@ -110,9 +109,9 @@ impl Repository {
         Ok(refs)
     }
 
-    fn refs_by_git(&self) -> Result<Vec<LocalRef>, RepositoryError> {
+    fn refs_by_git(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
         const FORMAT: &str = "--format=%(objectname) %(refname)";
-        let listed = self.command(Side::Push, "for-each-ref").arg(FORMAT).run()?;
+        let listed = self.command(Side::Push, "for-each-ref").args([FORMAT, prefix]).run()?;
         let mut refs = Vec::new();
         for line in listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Ok(line) = str::from_utf8(line) else { continue };

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod bundle;
 mod repository;
 mod sandbox;

@@ -1,0 +1,118 @@
+//! Makes a bundle of what a push sends: our header, then the pack that one `git pack-objects` child writes.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::bundle::BundleHeader;
+use crate::git::{BULK_PATIENCE, GitChild, GitError, Side};
+use crate::repository::Repository;
+use crate::spool::{Spool, SpoolWriter};
+
+/// One piece of pack on its way into the spool.
+const PIECE_BYTES: usize = 128 << 10; // 128 KiB
+/// The fixed beginning of a pack: `PACK`, the version, the number of objects.
+pub(crate) const PACK_HEADER_BYTES: usize = 12;
+
+/// A bundle that is ready to be sent.
+#[derive(Debug, Clone)]
+pub struct BuiltBundle {
+    /// Its bytes, id and size.
+    pub spool: Spool,
+    /// How many objects the pack holds. May be 0: the tips were had, and now they have a name.
+    pub objects: u32,
+}
+
+/// Makes the bundle that this header announces: everything its refs reach and its prerequisites do not. A temporary
+/// file, if the bundle is large, is made in `spool_dir`.
+///
+/// The pack is thin: it may hold differences to objects of the prerequisites.
+pub fn build_bundle(
+    repository: &Repository,
+    header: &BundleHeader,
+    spool_dir: &Path,
+) -> Result<BuiltBundle, PackError> {
+    let mut spool = SpoolWriter::new(spool_dir);
+    let spooled = |source| PackError::Spool { source };
+    spool.write_all(&header.to_bytes()).map_err(spooled)?;
+    let before = spool.size();
+
+    let mut child = start(repository, header)?;
+    let mut beginning = Vec::with_capacity(PACK_HEADER_BYTES);
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = child.read_output(&mut piece)?;
+        if read == 0 {
+            break;
+        }
+        let wanted = PACK_HEADER_BYTES - beginning.len();
+        beginning.extend_from_slice(&piece[..read.min(wanted)]);
+        spool.write_all(&piece[..read]).map_err(spooled)?;
+    }
+    child.finish()?;
+    let shortest = (PACK_HEADER_BYTES + header.object_format.raw_len()) as u64;
+    let objects = object_count(&beginning)
+        .filter(|_| spool.size() - before >= shortest)
+        .ok_or(PackError::NotAPack)?;
+    Ok(BuiltBundle {
+        spool: spool.finish(),
+        objects,
+    })
+}
+
+fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, GitError> {
+    let mut revisions: String = header.refs.iter().map(|tip| format!("{}\n", tip.oid)).collect();
+    // Exactly the header's prerequisites, so that header and pack agree on what the receiver has.
+    revisions.extend(header.prerequisites.iter().map(|oid| format!("^{oid}\n")));
+    let mut pack_objects = repository
+        .command(Side::Push, "pack-objects")
+        .args(["--revs", "--stdout", "--thin", "--delta-base-offset", "-q"])
+        .patience(BULK_PATIENCE);
+    if repository.is_shallow() {
+        pack_objects = pack_objects.arg("--shallow");
+    }
+    let mut child = pack_objects.spawn()?;
+    child.feed_while_reading(revisions.into_bytes());
+    Ok(child)
+}
+
+/// The number of objects that a pack of version 2 announces in its first 12 bytes.
+pub(crate) fn object_count(beginning: &[u8]) -> Option<u32> {
+    let count = beginning.get(..PACK_HEADER_BYTES)?.strip_prefix(b"PACK\0\0\0\x02")?;
+    Some(u32::from_be_bytes(count.try_into().ok()?))
+}
+
+/// Why no bundle was made.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// The spool could not be written.
+    #[error("cannot store the bundle before it is sent: {source}")]
+    Spool {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// git ended well and wrote something else than a pack.
+    #[error("git pack-objects wrote no pack")]
+    NotAPack,
+    /// The child failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_read_from_whole_headers_of_version_2_only() {
+        assert_eq!(object_count(b"PACK\0\0\0\x02\0\0\x01\x02rest"), Some(258));
+        assert_eq!(object_count(b"PACK\0\0\0\x02\0\0\0\0"), Some(0));
+        for bad in [
+            &b"PACK\0\0\0\x02\0\0\0"[..],
+            b"PACK\0\0\0\x03\0\0\0\0",
+            b"pack\0\0\0\x02\0\0\0\0",
+            b"",
+        ] {
+            assert_eq!(object_count(bad), None);
+        }
+    }
+}
