@@ -62,10 +62,16 @@ impl Wake for LocalWake {
 
     fn subscribe(&self, room: &str) -> Subscription {
         let mut rooms = self.rooms.lock();
-        let sender = rooms.entry(room.to_owned()).or_insert_with(|| Arc::new(watch::channel(None).0));
+        let sender = rooms
+            .entry(room.to_owned())
+            .or_insert_with(|| Arc::new(watch::channel(None).0));
         let receiver = Some(sender.subscribe());
         drop(rooms);
-        Subscription { room: room.to_owned(), receiver, rooms: Arc::clone(&self.rooms) }
+        Subscription {
+            room: room.to_owned(),
+            receiver,
+            rooms: Arc::clone(&self.rooms),
+        }
     }
 }
 
@@ -115,7 +121,10 @@ mod tests {
     use super::*;
 
     fn head(seq: u64) -> Head {
-        Head { seq: Seq::new(seq), h: ChainHash::from_bytes([0; 32]) }
+        Head {
+            seq: Seq::new(seq),
+            h: ChainHash::from_bytes([0; 32]),
+        }
     }
 
     #[tokio::test]

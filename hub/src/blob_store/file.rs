@@ -114,7 +114,11 @@ impl Shared {
     }
 
     fn check_running(&self) -> Result<(), BlobError> {
-        if self.stopped.load(Ordering::Acquire) { Err(BlobError::Stopped) } else { Ok(()) }
+        if self.stopped.load(Ordering::Acquire) {
+            Err(BlobError::Stopped)
+        } else {
+            Ok(())
+        }
     }
 
     /// Runs an fsync; after one that failed the store takes nothing more.
@@ -139,9 +143,16 @@ impl Shared {
         let disk = rustix::fs::statvfs(&self.directory).map_err(io::Error::from)?;
         let floor = u128::from(disk.f_blocks) * u128::from(disk.f_frsize) * u128::from(self.free_floor) / 100;
         let available = u128::from(disk.f_bavail) * u128::from(disk.f_frsize);
-        let reservation = Reservation { shared: Arc::clone(self), left: size };
+        let reservation = Reservation {
+            shared: Arc::clone(self),
+            left: size,
+        };
         let reserved = self.reserved.fetch_add(size, Ordering::AcqRel).saturating_add(size);
-        if available < floor + u128::from(reserved) { Err(BlobError::StorageFull) } else { Ok(reservation) }
+        if available < floor + u128::from(reserved) {
+            Err(BlobError::StorageFull)
+        } else {
+            Ok(reservation)
+        }
     }
 }
 
@@ -193,5 +204,7 @@ fn write_error(error: io::Error) -> BlobError {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, BlobError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(BlobError::Io(io::Error::other(error))))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(BlobError::Io(io::Error::other(error))))
 }

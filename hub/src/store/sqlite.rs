@@ -1,22 +1,52 @@
-//! A hub's state in an SQLite database in WAL mode: one thread writes, a few connections read.
+//! A hub's state in an SQLite database in WAL mode: one thread writes, a few connections read. `docs/storage.md` has
+//! the tables, the files and what is promised after which crash.
+
+mod agents;
+mod append;
+mod batch;
+mod blobs;
+mod connection;
+mod data_directory;
+mod envelope;
+mod failure;
+mod invites;
+mod log;
+mod members;
+mod readers;
+mod refs;
+mod repetition;
+mod rooms;
+mod schema;
+mod sessions;
+mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parler_protocol::api::{InviteCreated, Member, RefList, RoomAnswer, RoomSummary};
 use parler_protocol::{AgentId, BundleId, Head, HubId, InviteCode, RoomKind, RoomName, Seq};
+use rusqlite::Row;
 
+use self::data_directory::DataDirectory;
+use self::failure::Failure;
+use self::readers::Readers;
+use self::writer::Writer;
 use super::{
     Append, Appended, BlobLocation, LogPage, NewInvite, NewSession, Principal, PushLog, Store, StoreError, TokenHash,
 };
 
-/// How a database is opened.
+/// About what an operation writes that is no message, in bytes.
+const SMALL_BYTES: usize = 512;
+
+/// How a database is opened. The default is right for a hub.
 #[derive(Debug, Clone, Default)]
 pub struct SqliteOptions {
     /// Connections that read; 0 for the usual number.
     pub readers: usize,
-    /// Most pages of 4 KiB that the database may have.
+    /// Most pages of 4 KiB that the database may have: what is over it is refused as if the disk were full.
     pub max_pages: Option<u32>,
 }
 
@@ -61,17 +91,40 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct SqliteStore {
     hub: HubId,
+    readers: Readers,
+    // Dropped after the readers: it empties the log, which a reader could be using.
+    writer: Writer,
 }
 
 impl SqliteStore {
-    /// Opens the data directory `path`, which is made if need be.
-    pub fn open(path: impl AsRef<Path>, _options: SqliteOptions) -> Result<Self, OpenError> {
-        Err(OpenError::NotAHub(path.as_ref().to_owned()))
-    }
-}
+    /// Opens the data directory `path`, which is made if need be, and holds it until the store is closed or dropped.
+    /// Blocks for some milliseconds.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
+        let directory = DataDirectory::open(path.as_ref())?;
+        let database = directory.database();
+        let failed = |source| OpenError::Database {
+            path: database.clone(),
+            source,
+        };
+        let connection = connection::open_writer(&database).map_err(failed)?;
+        schema::check(&connection, &database)?;
+        connection::prepare_writer(&connection, options.max_pages).map_err(failed)?;
+        schema::migrate(&connection).map_err(failed)?;
 
-fn later<T>() -> Result<T, StoreError> {
-    Err(StoreError::Stopped("not built yet".to_owned()))
+        let not_opened = |source| OpenError::Io {
+            path: path.as_ref().to_owned(),
+            source,
+        };
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| not_opened(io::Error::other(error)))?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+        let hub = schema::hub_id(&connection, random, now).map_err(failed)?;
+
+        let readers = Readers::open(&database, options.readers).map_err(failed)?;
+        let writer = Writer::start(connection, directory).map_err(not_opened)?;
+        Ok(Self { hub, readers, writer })
+    }
 }
 
 #[async_trait]
@@ -79,55 +132,168 @@ impl Store for SqliteStore {
     fn hub(&self) -> HubId {
         self.hub
     }
-    async fn open_session(&self, _session: NewSession) -> Result<Option<RoomAnswer>, StoreError> {
-        later()
+
+    async fn open_session(&self, session: NewSession) -> Result<Option<RoomAnswer>, StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| sessions::open(batch, &session))
+            .await
     }
-    async fn session(&self, _token: TokenHash, _now: i64) -> Result<Option<Principal>, StoreError> {
-        later()
+
+    async fn session(&self, token: TokenHash, now: i64) -> Result<Option<Principal>, StoreError> {
+        self.readers
+            .run(move |connection| sessions::find(connection, &token, now))
+            .await
     }
-    async fn create_room(&self, _: &RoomName, _: RoomKind, _: AgentId, _: i64) -> Result<RoomAnswer, StoreError> {
-        later()
+
+    async fn create_room(
+        &self,
+        room: &RoomName,
+        kind: RoomKind,
+        owner: AgentId,
+        now: i64,
+    ) -> Result<RoomAnswer, StoreError> {
+        let (hub, room) = (self.hub, room.clone());
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                rooms::create(batch, &hub, &room, kind, &owner, now)
+            })
+            .await
     }
-    async fn create_invite(&self, _invite: NewInvite) -> Result<InviteCreated, StoreError> {
-        later()
+
+    async fn create_invite(&self, invite: NewInvite) -> Result<InviteCreated, StoreError> {
+        let hub = self.hub;
+        self.writer
+            .run(SMALL_BYTES, move |batch| invites::create(batch, &hub, &invite))
+            .await
     }
-    async fn join(&self, _: AgentId, _: &InviteCode, _: i64) -> Result<RoomAnswer, StoreError> {
-        later()
+
+    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<RoomAnswer, StoreError> {
+        let code = code.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                let agent = agents::find(batch.connection, &agent)?.ok_or(StoreError::NotAdmitted)?;
+                invites::redeem(batch, &code, agent, now)
+            })
+            .await
     }
-    async fn join_channel(&self, _: AgentId, _: &RoomName, _: i64) -> Result<RoomAnswer, StoreError> {
-        later()
+
+    async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                members::join_channel(batch, &room, &agent, now)
+            })
+            .await
     }
-    async fn room(&self, _: AgentId, _: &RoomName) -> Result<RoomAnswer, StoreError> {
-        later()
+
+    async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| {
+                let (room, _) = rooms::of_member(connection, &room, &agent)?;
+                Ok(room.answer(room.end.head()))
+            })
+            .await
     }
-    async fn rooms(&self, _: AgentId) -> Result<Vec<RoomSummary>, StoreError> {
-        later()
+
+    async fn rooms(&self, agent: AgentId) -> Result<Vec<RoomSummary>, StoreError> {
+        self.readers
+            .run(move |connection| rooms::list(connection, &agent))
+            .await
     }
-    async fn members(&self, _: AgentId, _: &RoomName) -> Result<(RoomAnswer, Vec<Member>), StoreError> {
-        later()
+
+    async fn members(&self, agent: AgentId, room: &RoomName) -> Result<(RoomAnswer, Vec<Member>), StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| members::list(connection, &room, &agent))
+            .await
     }
-    async fn check_append(&self, _: &Append) -> Result<Option<Appended>, StoreError> {
-        later()
+
+    async fn check_append(&self, append: &Append) -> Result<Option<Appended>, StoreError> {
+        let append = append.clone();
+        self.readers
+            .run(move |connection| append::check(connection, &append))
+            .await
     }
-    async fn append(&self, _: Append) -> Result<Appended, StoreError> {
-        later()
+
+    async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+        self.writer
+            .run(append::bytes(&append), move |batch| append::run(batch, &append))
+            .await
     }
-    async fn read(&self, _: AgentId, _: &RoomName, _: Option<Seq>, _: u32, _: usize) -> Result<LogPage, StoreError> {
-        later()
+
+    async fn read(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        after: Option<Seq>,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<LogPage, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| log::read(connection, &room, &agent, after, limit, max_bytes))
+            .await
     }
-    async fn pushes(&self, _: AgentId, _: &RoomName, _: Seq) -> Result<PushLog, StoreError> {
-        later()
+
+    async fn pushes(&self, agent: AgentId, room: &RoomName, since: Seq) -> Result<PushLog, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| log::pushes(connection, &room, &agent, since))
+            .await
     }
-    async fn refs(&self, _: AgentId, _: &RoomName) -> Result<(RefList, Head), StoreError> {
-        later()
+
+    async fn refs(&self, agent: AgentId, room: &RoomName) -> Result<(RefList, Head), StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| refs::list(connection, &room, &agent))
+            .await
     }
-    async fn acknowledge(&self, _: AgentId, _: &RoomName, _: Seq) -> Result<(Seq, Head), StoreError> {
-        later()
+
+    async fn acknowledge(&self, agent: AgentId, room: &RoomName, seq: Seq) -> Result<(Seq, Head), StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| rooms::acknowledge(batch, &room, &agent, seq))
+            .await
     }
-    async fn blob(&self, _: AgentId, _: &RoomName, _: &BundleId) -> Result<BlobLocation, StoreError> {
-        later()
+
+    async fn blob(&self, agent: AgentId, room: &RoomName, id: &BundleId) -> Result<BlobLocation, StoreError> {
+        let (room, id) = (room.clone(), *id);
+        self.readers
+            .run(move |connection| blobs::locate(connection, &room, &agent, &id))
+            .await
     }
+
     async fn close(&self) -> Result<(), StoreError> {
-        later()
+        self.readers.close().await;
+        self.writer.close().await
     }
+}
+
+/// A message number as a column holds it. What does not fit is after every message there can be.
+fn column(seq: Seq) -> i64 {
+    i64::try_from(seq.get()).unwrap_or(i64::MAX)
+}
+
+fn seq_of(column: i64) -> Seq {
+    Seq::new(column.unsigned_abs())
+}
+
+/// A column that holds the spelling of an id.
+fn parsed<T: FromStr>(row: &Row<'_>, index: usize) -> Result<T, Failure> {
+    let text = row.get_ref(index)?.as_str().map_err(|_| Failure::damaged("a name"))?;
+    text.parse().map_err(|_| Failure::damaged("a name"))
+}
+
+/// Like [`parsed`], where the column may be null.
+fn optional<T: FromStr>(row: &Row<'_>, index: usize) -> Result<Option<T>, Failure> {
+    match row.get_ref(index)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => parsed(row, index).map(Some),
+    }
+}
+
+fn agent_id(row: &Row<'_>, index: usize) -> Result<AgentId, Failure> {
+    let bytes: [u8; 32] = row.get(index)?;
+    AgentId::from_bytes(&bytes).ok_or_else(|| Failure::damaged("an agent id"))
 }

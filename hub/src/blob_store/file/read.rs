@@ -32,12 +32,15 @@ pub(super) async fn open(
     range: Range<u64>,
 ) -> Result<BlobStream, BlobError> {
     let reading = blocking(move || Reading::open(&shared, id, size, range)).await?;
-    Ok(Box::pin(futures_util::stream::try_unfold(reading, |reading| async move {
-        if reading.left.is_empty() {
-            return Ok(None);
-        }
-        blocking(move || reading.piece().map(Some)).await
-    })))
+    Ok(Box::pin(futures_util::stream::try_unfold(
+        reading,
+        |reading| async move {
+            if reading.left.is_empty() {
+                return Ok(None);
+            }
+            blocking(move || reading.piece().map(Some)).await
+        },
+    )))
 }
 
 impl Reading {
@@ -53,16 +56,23 @@ impl Reading {
             return Err(BlobError::Damaged(id));
         }
         let hash = (range == (0..size)).then(Sha256::new);
-        Ok(Self { file, id, left: range, hash })
+        Ok(Self {
+            file,
+            id,
+            left: range,
+            hash,
+        })
     }
 
     fn piece(mut self) -> Result<(Bytes, Self), BlobError> {
         let left = self.left.end - self.left.start;
         let mut piece = vec![0; usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES))];
-        self.file.read_exact_at(&mut piece, self.left.start).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => BlobError::Damaged(self.id),
-            _ => BlobError::Io(error),
-        })?;
+        self.file
+            .read_exact_at(&mut piece, self.left.start)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => BlobError::Damaged(self.id),
+                _ => BlobError::Io(error),
+            })?;
         self.left.start += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
             hash.update(&piece);

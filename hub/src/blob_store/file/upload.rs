@@ -52,10 +52,24 @@ impl FileUpload {
         shared.check_running()?;
         let reservation = shared.reserve(size)?;
         // Made with O_EXCL, hence through no link, and readable by its owner only.
-        let file = tempfile::Builder::new().prefix("upload-").tempfile_in(shared.temporary()).map_err(write_error)?;
-        let file = PartialFile { shared, file, hash: Sha256::new(), reservation };
+        let file = tempfile::Builder::new()
+            .prefix("upload-")
+            .tempfile_in(shared.temporary())
+            .map_err(write_error)?;
+        let file = PartialFile {
+            shared,
+            file,
+            hash: Sha256::new(),
+            reservation,
+        };
         let progress = Progress::Idle(Box::new(file));
-        Ok(Self { size, taken: 0, waiting: Vec::new(), waiting_bytes: 0, progress })
+        Ok(Self {
+            size,
+            taken: 0,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            progress,
+        })
     }
 
     /// Waits for the piece that is being written.
@@ -130,7 +144,8 @@ impl PartialFile {
         if shared.size(&id)? != Some(size) {
             shared.synced(file.as_file().sync_all())?;
             // Another upload of the same bytes may have been quicker: then one file replaces its equal.
-            file.persist(shared.path(&id)).map_err(|error| write_error(error.error))?;
+            file.persist(shared.path(&id))
+                .map_err(|error| write_error(error.error))?;
         }
         shared.synced(sync_directory(&fan_out))?;
         let fan_out_synced = &shared.fan_out_synced[usize::from(id.as_bytes()[0])];

@@ -1,0 +1,26 @@
+//! The keys a hub knows, with their newest names. An agent becomes known when it is admitted and stays so.
+
+use parler_protocol::AgentId;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::failure::Failure;
+use crate::store::Principal;
+
+/// The row of a known agent.
+pub(super) fn find(connection: &Connection, agent: &AgentId) -> Result<Option<i64>, Failure> {
+    let mut select = connection.prepare_cached("SELECT agent FROM agents WHERE id = ?1")?;
+    Ok(select.query_row([agent.as_bytes()], |row| row.get(0)).optional()?)
+}
+
+/// Makes the agent known, or notes its newest name and role. Returns its row.
+pub(super) fn note(connection: &Connection, principal: &Principal, now: i64) -> Result<i64, Failure> {
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO agents (id, name, role, admitted_at, last_seen) VALUES (?1, ?2, ?3, ?4, ?4)
+         ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role,
+             last_seen = max(last_seen, excluded.last_seen)
+         RETURNING agent",
+    )?;
+    let role = principal.role.as_ref().map(|role| role.as_str());
+    let parameters = (principal.agent.as_bytes(), principal.name.as_str(), role, now);
+    Ok(upsert.query_row(parameters, |row| row.get(0))?)
+}

@@ -1,0 +1,152 @@
+//! One message added to a log, with the refs it moves and the blob it brings. Everything that could forbid it is looked
+//! at before anything is written.
+
+use bytes::Bytes;
+use parler_protocol::Head;
+use parler_protocol::api::Posted;
+use parler_protocol::limits::IDEMPOTENCY_KEPT;
+use rusqlite::Connection;
+
+use super::batch::{Batch, RoomHead};
+use super::envelope::Envelope;
+use super::failure::Failure;
+use super::refs::RefChanges;
+use super::repetition;
+use super::rooms::{self, RoomRow};
+use super::{agents, blobs, column, refs};
+use crate::store::{Append, Appended, NewBlob, StoreError};
+
+/// Bytes a message takes besides its parts and blob, about: envelope, hashes and index entries.
+const OVERHEAD_BYTES: usize = 1 << 10; // 1 KiB
+
+/// What an append would do.
+enum Plan {
+    /// It was done before.
+    Repetition(Appended),
+    /// Nothing forbids it.
+    New {
+        room: Box<RoomRow>,
+        agent: i64,
+        refs: Option<RefChanges>,
+    },
+}
+
+/// About how many bytes the append stores.
+pub(super) fn bytes(append: &Append) -> usize {
+    let blob = match &append.blob {
+        Some(NewBlob::Inline { bytes, .. }) => bytes.len(),
+        _ => 0,
+    };
+    OVERHEAD_BYTES + append.parts.len() + blob
+}
+
+/// The answer of the first time if this is a repetition, or why it would be refused.
+pub(super) fn check(connection: &Connection, append: &Append) -> Result<Option<Appended>, Failure> {
+    match plan(connection, append)? {
+        Plan::Repetition(appended) => Ok(Some(appended)),
+        Plan::New { .. } => Ok(None),
+    }
+}
+
+fn plan(connection: &Connection, append: &Append) -> Result<Plan, Failure> {
+    // An agent that is not known is in no room.
+    let agent = agents::find(connection, &append.by.agent)?.ok_or(StoreError::NotFound)?;
+    if let Some(earlier) = repetition::by_key(connection, append, agent)? {
+        return Ok(Plan::Repetition(earlier.answer(append, agent)?));
+    }
+    let (room, membership) = rooms::find(connection, &append.room, Some(agent))?.ok_or(StoreError::NotFound)?;
+    if let Some(earlier) = repetition::by_id(connection, append, room.row)? {
+        // Who is not in the room does not learn from a conflict that others are.
+        if earlier.agent != agent && membership.is_none() {
+            return Err(StoreError::NotFound.into());
+        }
+        return Ok(Plan::Repetition(earlier.answer(append, agent)?));
+    }
+    if membership.is_none() {
+        return Err(StoreError::NotFound.into());
+    }
+    let brought = append.blob.as_ref().map(NewBlob::id);
+    for id in append.refers_to.iter().filter(|id| Some(**id) != brought) {
+        if !blobs::is_in_room(connection, room.row, id)? {
+            return Err(StoreError::UnknownBlob(*id).into());
+        }
+    }
+    let refs = append
+        .refs
+        .as_ref()
+        .map(|part| refs::plan(connection, &room, part))
+        .transpose()?;
+    Ok(Plan::New {
+        room: Box::new(room),
+        agent,
+        refs,
+    })
+}
+
+/// Appends the message, or gives the first answer again.
+pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Failure> {
+    let connection = batch.connection;
+    let (room, agent, refs) = match plan(connection, append)? {
+        Plan::Repetition(appended) => return Ok(appended),
+        Plan::New { room, agent, refs } => (room, agent, refs),
+    };
+    let end = batch.head(&room);
+    let seq = end.seq.next();
+    // A clock that was set back must not make the log go back.
+    let ts = append.now.max(end.ts);
+    let envelope = Envelope {
+        seq,
+        id: append.id,
+        room: &room.name,
+        agent: append.by.agent,
+        name: &append.by.name,
+        role: append.by.role.as_ref(),
+        mentions: &append.mentions,
+        reply_to: append.reply_to,
+        ts,
+    };
+    let stored = Bytes::from(envelope.around(&append.parts));
+    let h = end.h.next(&stored);
+
+    connection
+        .prepare_cached(
+            "INSERT INTO messages (room, seq, id, agent, digest, h, is_push, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute((
+            room.row,
+            column(seq),
+            append.id.as_bytes(),
+            agent,
+            append.digest,
+            h.as_bytes(),
+            append.is_push,
+            stored.as_ref(),
+        ))?;
+    let message = connection.last_insert_rowid();
+    let kept = i64::try_from(IDEMPOTENCY_KEPT.as_millis()).unwrap_or(i64::MAX);
+    connection
+        // In place of one under the same key that has expired.
+        .prepare_cached("INSERT OR REPLACE INTO idempotency (key, agent, message, expires_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute((&append.key, agent, message, append.now.saturating_add(kept)))?;
+    if let Some(blob) = &append.blob {
+        blobs::bring(connection, room.row, seq, blob)?;
+    }
+    if let Some(refs) = refs {
+        refs.apply(connection, room.row, seq)?;
+    }
+    batch.seen(agent, append.now);
+    let push_seq = if append.is_push { seq } else { end.push_seq };
+    batch.advance(&room, RoomHead { seq, h, ts, push_seq });
+    let posted = Posted {
+        id: append.id,
+        seq,
+        room: room.name,
+        head: Head { seq, h },
+    };
+    Ok(Appended {
+        posted,
+        stored,
+        is_new: true,
+    })
+}

@@ -1,0 +1,56 @@
+//! Which blobs a room holds, and the bytes of the small ones. A blob is stored once however many rooms hold it, and
+//! exists only for the members of those.
+
+use parler_protocol::{AgentId, BundleId, RoomName, Seq};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::failure::Failure;
+use super::{column, rooms};
+use crate::store::{BlobLocation, NewBlob, StoreError};
+
+/// Stores the blob unless it is there, and links it to the room unless it is.
+pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob) -> Result<(), Failure> {
+    let (id, size, bytes) = match blob {
+        NewBlob::Inline { id, bytes } => (id, bytes.len() as u64, Some(bytes.as_ref())),
+        NewBlob::File { id, size } => (id, *size, None),
+    };
+    connection
+        .prepare_cached("INSERT INTO blobs (id, size, bytes) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO NOTHING")?
+        .execute((id.as_bytes(), size.cast_signed(), bytes))?;
+    connection
+        .prepare_cached(
+            "INSERT INTO room_blobs (room, blob, seq) SELECT ?1, blob, ?3 FROM blobs WHERE id = ?2
+             ON CONFLICT (room, blob) DO NOTHING",
+        )?
+        .execute((room, id.as_bytes(), column(seq)))?;
+    Ok(())
+}
+
+/// Whether the room holds the blob.
+pub(super) fn is_in_room(connection: &Connection, room: i64, id: &BundleId) -> Result<bool, Failure> {
+    let mut select = connection
+        .prepare_cached("SELECT 1 FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2")?;
+    Ok(select.exists((room, id.as_bytes()))?)
+}
+
+/// Where the bytes of a blob are, for a member of a room that holds it.
+pub(super) fn locate(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    id: &BundleId,
+) -> Result<BlobLocation, Failure> {
+    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let mut select = connection.prepare_cached(
+        "SELECT b.size, b.bytes FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2",
+    )?;
+    let found: Option<(i64, Option<Vec<u8>>)> = select
+        .query_row((room.row, id.as_bytes()), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match found {
+        None => Err(StoreError::NotFound.into()),
+        Some((size, None)) => Ok(BlobLocation::File(size.unsigned_abs())),
+        Some((_, Some(bytes))) if BundleId::of(&bytes) == *id => Ok(BlobLocation::Inline(bytes.into())),
+        Some((_, Some(_))) => Err(Failure::damaged(&format!("blob {id}"))),
+    }
+}

@@ -1,0 +1,57 @@
+//! Connections to the database with every setting the hub relies on. Decides nothing about what is in it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+/// What the program prepares again and again; SQLite's own default of 16 would make it prepare each time.
+const STATEMENTS_KEPT: usize = 128;
+/// How long a checkpoint that wants the log for itself waits for readers.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Page cache of the writer, in KiB; readers keep SQLite's 2 MiB.
+const WRITER_CACHE_KIB: i64 = 16 << 10; // 16 MiB
+
+/// The one connection that writes.
+pub(super) fn open_writer(database: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(database, flags)?;
+    harden(&connection)?;
+    Ok(connection)
+}
+
+/// Turns the write-ahead log on. Apart from opening, because it writes: a database of another program or a newer format
+/// is found out before.
+pub(super) fn prepare_writer(connection: &Connection, max_pages: Option<u32>) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // NORMAL would lose acknowledged messages when the power fails.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    if let Some(max_pages) = max_pages {
+        connection.pragma_update_and_check(None, "max_page_count", max_pages, |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+/// A connection that reads.
+pub(super) fn open_reader(database: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(database, flags)?;
+    harden(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn harden(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    // The writer checkpoints when it closes in good order. After an I/O error nothing more may be written, not even by
+    // closing.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(())
+}

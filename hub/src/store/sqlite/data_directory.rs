@@ -1,0 +1,85 @@
+//! The directory of a hub: made for its owner only, and held by one process at a time.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::OpenError;
+
+/// Held while a process has the directory open. Its content means nothing.
+const LOCK_FILE: &str = "hub.lock";
+/// The database.
+const DATABASE_FILE: &str = "hub.db";
+
+/// A data directory that this process holds until it is dropped.
+#[derive(Debug)]
+pub(super) struct DataDirectory {
+    path: PathBuf,
+    /// The kernel drops the lock with the last descriptor, so also when the process is killed.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Makes the directory and its database file if need be, and locks it.
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source: io::Error| OpenError::Io { path, source }
+        };
+        make_directory(path).map_err(at(path))?;
+        let lock_path = path.join(LOCK_FILE);
+        let lock = make_file(&lock_path).map_err(at(&lock_path))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path.to_owned())),
+            Err(error) => return Err(at(&lock_path)(error.into())),
+        }
+        let directory = Self {
+            path: path.to_owned(),
+            _lock: lock,
+        };
+        // SQLite would make it readable for everybody; the files it adds take over the mode of this one.
+        let database = directory.database();
+        make_file(&database).map_err(at(&database))?;
+        sync_directory(path).map_err(at(path))?;
+        Ok(directory)
+    }
+
+    /// The database's path.
+    pub(super) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE_FILE)
+    }
+}
+
+/// Makes what is missing of the path, each with its entry on disk before anything is put into it.
+fn make_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    make_directory(parent)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    sync_directory(parent)
+}
+
+/// Opens a file that only its owner can read, made if need be and never through a link.
+fn make_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
+    Ok(())
+}

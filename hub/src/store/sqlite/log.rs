@@ -1,0 +1,66 @@
+//! A room's log as readers see it. Hands out stored bytes and never looks into them.
+
+use parler_protocol::{AgentId, RoomName, Seq};
+use rusqlite::Connection;
+
+use super::failure::Failure;
+use super::{column, rooms, seq_of};
+use crate::store::{LogPage, PushLog};
+
+/// Messages after `after`, or after the agent's cursor. A page ends when it has `limit` messages or passes `max_bytes`.
+pub(super) fn read(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    after: Option<Seq>,
+    limit: u32,
+    max_bytes: usize,
+) -> Result<LogPage, Failure> {
+    let (room, membership) = rooms::of_member(connection, room, agent)?;
+    let mut cursor = after.unwrap_or(membership.cursor);
+    let mut messages = Vec::new();
+    let mut bytes = 0;
+    let mut select = connection
+        .prepare_cached("SELECT seq, body FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
+    let mut rows = select.query((room.row, column(cursor), limit))?;
+    while bytes < max_bytes
+        && let Some(row) = rows.next()?
+    {
+        cursor = seq_of(row.get(0)?);
+        let body: Vec<u8> = row.get(1)?;
+        bytes += body.len();
+        messages.push(body.into());
+    }
+    Ok(LogPage {
+        room: room.name,
+        messages,
+        cursor,
+        head: room.end.head(),
+    })
+}
+
+/// The messages after version `since` that carry refs or bundles.
+pub(super) fn pushes(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    since: Seq,
+) -> Result<PushLog, Failure> {
+    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let mut messages = Vec::new();
+    if since < room.end.push_seq {
+        let mut select = connection
+            .prepare_cached("SELECT body FROM messages WHERE room = ?1 AND seq > ?2 AND is_push = 1 ORDER BY seq")?;
+        let mut rows = select.query((room.row, column(since)))?;
+        while let Some(row) = rows.next()? {
+            let body: Vec<u8> = row.get(0)?;
+            messages.push(body.into());
+        }
+    }
+    Ok(PushLog {
+        room: room.name,
+        version: room.end.push_seq,
+        messages,
+        head: room.end.head(),
+    })
+}

@@ -1,0 +1,65 @@
+//! Who is in a room. Coming in twice is coming in once.
+
+use parler_protocol::api::{Member, RoomAnswer};
+use parler_protocol::{AgentId, RoomName};
+use rusqlite::Connection;
+
+use super::batch::Batch;
+use super::failure::Failure;
+use super::{agent_id, agents, optional, parsed, rooms, seq_of};
+use crate::store::StoreError;
+
+/// Adds a member. It must not be one.
+pub(super) fn insert(connection: &Connection, room: i64, agent: i64, is_owner: bool, now: i64) -> Result<(), Failure> {
+    connection
+        .prepare_cached("INSERT INTO members (room, agent, is_owner, joined_at, cursor) VALUES (?1, ?2, ?3, ?4, 0)")?
+        .execute((room, agent, is_owner, now))?;
+    Ok(())
+}
+
+/// Whether the agent is in the room.
+pub(super) fn is_member(connection: &Connection, room: i64, agent: i64) -> Result<bool, Failure> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM members WHERE room = ?1 AND agent = ?2")?;
+    Ok(select.exists((room, agent))?)
+}
+
+/// Lets a known agent into a channel without an invite.
+pub(super) fn join_channel(
+    batch: &mut Batch<'_>,
+    room: &RoomName,
+    agent: &AgentId,
+    now: i64,
+) -> Result<RoomAnswer, Failure> {
+    let agent = agents::find(batch.connection, agent)?.ok_or(StoreError::NotAdmitted)?;
+    let room = rooms::channel(batch.connection, room)?.ok_or(StoreError::NotFound)?;
+    if !is_member(batch.connection, room.row, agent)? {
+        insert(batch.connection, room.row, agent, false, now)?;
+    }
+    Ok(room.answer(batch.head(&room).head()))
+}
+
+/// The room and its members, in the order they came.
+pub(super) fn list(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+) -> Result<(RoomAnswer, Vec<Member>), Failure> {
+    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let mut select = connection.prepare_cached(
+        "SELECT a.id, a.name, a.role, m.is_owner, m.cursor, a.last_seen
+         FROM members m JOIN agents a ON a.agent = m.agent WHERE m.room = ?1 ORDER BY m.member",
+    )?;
+    let mut rows = select.query([room.row])?;
+    let mut members = Vec::new();
+    while let Some(row) = rows.next()? {
+        members.push(Member {
+            id: agent_id(row, 0)?,
+            name: parsed(row, 1)?,
+            role: optional(row, 2)?,
+            owner: row.get(3)?,
+            cursor: seq_of(row.get(4)?),
+            last_seen: row.get(5)?,
+        });
+    }
+    Ok((room.answer(room.end.head()), members))
+}

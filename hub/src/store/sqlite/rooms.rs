@@ -1,0 +1,217 @@
+//! Rooms and who is in them, as rows. Every way to a room leads through its membership.
+
+use parler_protocol::api::{RoomAnswer, RoomSummary};
+use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq};
+use rusqlite::{Connection, Row};
+
+use super::batch::{Batch, RoomHead};
+use super::failure::Failure;
+use super::{agents, column, members, optional, parsed, seq_of};
+use crate::store::StoreError;
+
+/// A room, as its row has it. Within a batch its end may be older than [`Batch::head`].
+#[derive(Debug, Clone)]
+pub(super) struct RoomRow {
+    pub(super) row: i64,
+    pub(super) name: RoomName,
+    pub(super) kind: RoomKind,
+    pub(super) end: RoomHead,
+    pub(super) object_format: Option<ObjectFormat>,
+    pub(super) head_ref: Option<RefName>,
+}
+
+/// That an agent is in a room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Membership {
+    /// The row in `members`.
+    pub(super) row: i64,
+    pub(super) cursor: Seq,
+}
+
+impl RoomRow {
+    /// What a member is told, for this end of the log.
+    pub(super) fn answer(&self, head: Head) -> RoomAnswer {
+        RoomAnswer {
+            room: self.name.clone(),
+            kind: self.kind,
+            head,
+        }
+    }
+}
+
+/// The room of this name, and whether the agent whose row this is belongs to it.
+pub(super) fn find(
+    connection: &Connection,
+    room: &RoomName,
+    agent: Option<i64>,
+) -> Result<Option<(RoomRow, Option<Membership>)>, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT r.room, r.name, r.kind, r.head_seq, r.head_h, r.head_ts, r.push_seq, r.object_format, r.head_ref,
+                m.member, m.cursor
+         FROM rooms r LEFT JOIN members m ON m.room = r.room AND m.agent = ?2
+         WHERE r.key = ?1",
+    )?;
+    let mut rows = select.query((room.key(), agent))?;
+    rows.next()?
+        .map(|row| Ok((room_row(row)?, membership(row)?)))
+        .transpose()
+}
+
+/// The room with this row.
+pub(super) fn by_row(connection: &Connection, row: i64) -> Result<RoomRow, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT room, name, kind, head_seq, head_h, head_ts, push_seq, object_format, head_ref
+         FROM rooms WHERE room = ?1",
+    )?;
+    let mut rows = select.query([row])?;
+    room_row(rows.next()?.ok_or_else(|| Failure::damaged("a reference to a room"))?)
+}
+
+/// The room of this name for one of its members; for anybody else it does not exist.
+pub(super) fn of_member(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+) -> Result<(RoomRow, Membership), Failure> {
+    let agent = agents::find(connection, agent)?;
+    match find(connection, room, agent)? {
+        Some((room, Some(membership))) => Ok((room, membership)),
+        _ => Err(StoreError::NotFound.into()),
+    }
+}
+
+fn room_row(row: &Row<'_>) -> Result<RoomRow, Failure> {
+    let end = RoomHead {
+        seq: seq_of(row.get(3)?),
+        h: ChainHash::from_bytes(row.get(4)?),
+        ts: row.get(5)?,
+        push_seq: seq_of(row.get(6)?),
+    };
+    Ok(RoomRow {
+        row: row.get(0)?,
+        name: parsed(row, 1)?,
+        kind: parsed(row, 2)?,
+        end,
+        object_format: optional(row, 7)?,
+        head_ref: optional(row, 8)?,
+    })
+}
+
+fn membership(row: &Row<'_>) -> Result<Option<Membership>, Failure> {
+    let member: Option<i64> = row.get(9)?;
+    member
+        .map(|member| {
+            Ok(Membership {
+                row: member,
+                cursor: seq_of(row.get(10)?),
+            })
+        })
+        .transpose()
+}
+
+/// Makes a room with its owner in it. The name must be free.
+pub(super) fn insert(
+    connection: &Connection,
+    hub: &HubId,
+    room: &RoomName,
+    kind: RoomKind,
+    owner: i64,
+    now: i64,
+) -> Result<RoomRow, Failure> {
+    let h = ChainHash::start(hub, room);
+    connection
+        .prepare_cached(
+            "INSERT INTO rooms (key, name, kind, created_at, head_seq, head_h, head_ts, push_seq)
+             VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, 0)",
+        )?
+        .execute((room.key(), room.as_str(), kind.to_string(), now, h.as_bytes()))?;
+    let row = connection.last_insert_rowid();
+    members::insert(connection, row, owner, true, now)?;
+    by_row(connection, row)
+}
+
+/// Makes a room for an agent that the hub knows.
+pub(super) fn create(
+    batch: &mut Batch<'_>,
+    hub: &HubId,
+    room: &RoomName,
+    kind: RoomKind,
+    owner: &AgentId,
+    now: i64,
+) -> Result<RoomAnswer, Failure> {
+    let owner = agents::find(batch.connection, owner)?.ok_or(StoreError::NotAdmitted)?;
+    if let Some((existing, _)) = find(batch.connection, room, None)? {
+        return Err(StoreError::RoomExists(existing.name).into());
+    }
+    let room = insert(batch.connection, hub, room, kind, owner, now)?;
+    Ok(room.answer(room.end.head()))
+}
+
+/// The rooms of an agent, by name.
+pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomSummary>, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT r.name, r.kind, r.head_seq, r.head_h, m.cursor,
+                (SELECT count(*) FROM members others WHERE others.room = r.room)
+         FROM agents a JOIN members m ON m.agent = a.agent JOIN rooms r ON r.room = m.room
+         WHERE a.id = ?1 ORDER BY r.key",
+    )?;
+    let mut rows = select.query([agent.as_bytes()])?;
+    let mut rooms = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, cursor): (i64, i64) = (row.get(2)?, row.get(4)?);
+        let members: i64 = row.get(5)?;
+        rooms.push(RoomSummary {
+            room: parsed(row, 0)?,
+            kind: parsed(row, 1)?,
+            members: members.unsigned_abs(),
+            unread: seq.saturating_sub(cursor).unsigned_abs(),
+            head: Head {
+                seq: seq_of(seq),
+                h: ChainHash::from_bytes(row.get(3)?),
+            },
+        });
+    }
+    Ok(rooms)
+}
+
+/// Fixes the object format of a room's refs.
+pub(super) fn set_object_format(connection: &Connection, room: i64, format: ObjectFormat) -> Result<(), Failure> {
+    connection
+        .prepare_cached("UPDATE rooms SET object_format = ?2 WHERE room = ?1")?
+        .execute((room, format.to_string()))?;
+    Ok(())
+}
+
+/// Points the room's HEAD at a ref.
+pub(super) fn set_head_ref(connection: &Connection, room: i64, name: &RefName) -> Result<(), Failure> {
+    connection
+        .prepare_cached("UPDATE rooms SET head_ref = ?2 WHERE room = ?1")?
+        .execute((room, name.as_str()))?;
+    Ok(())
+}
+
+/// The agent's cursor after a move to `seq`, and the head: forward only, and at most to the head.
+pub(super) fn acknowledge(
+    batch: &mut Batch<'_>,
+    room: &RoomName,
+    agent: &AgentId,
+    seq: Seq,
+) -> Result<(Seq, Head), Failure> {
+    let (room, membership) = of_member(batch.connection, room, agent)?;
+    let head = batch.head(&room).head();
+    let cursor = membership.cursor.max(seq.min(head.seq));
+    if cursor > membership.cursor {
+        batch
+            .connection
+            .prepare_cached("UPDATE members SET cursor = ?2 WHERE member = ?1")?
+            .execute((membership.row, column(cursor)))?;
+    }
+    Ok((cursor, head))
+}
+
+/// The channel of this name, for ways in that need no membership.
+pub(super) fn channel(connection: &Connection, room: &RoomName) -> Result<Option<RoomRow>, Failure> {
+    Ok(find(connection, room, None)?
+        .map(|(room, _)| room)
+        .filter(|room| room.kind == RoomKind::Channel))
+}

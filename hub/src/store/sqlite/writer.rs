@@ -1,0 +1,328 @@
+//! The thread that writes. Whatever queued up while it committed is its next batch: one transaction, one fsync. Nobody
+//! is answered before the commit has returned. After an error that leaves in doubt what the disk holds it writes
+//! nothing more, and tries no fsync again: a second one may claim what the first could not do.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::batch::{Batch, Memory};
+use super::data_directory::DataDirectory;
+use super::failure::{Failure, Severity};
+use crate::store::StoreError;
+
+/// Most operations in one transaction.
+const MAX_BATCH_OPERATIONS: usize = 1_024;
+/// Most bytes of messages and blobs in one transaction, the last operation aside.
+const MAX_BATCH_BYTES: usize = 8 << 20; // 8 MiB
+/// Most bytes of messages and blobs that wait for the writer; who brings more waits before queueing.
+const MAX_QUEUED_BYTES: usize = 64 << 20; // 64 MiB
+/// Pages in the write-ahead log before they are copied into the database: 16 MiB. Fewer cost more fsyncs a message,
+/// more make the next start slower and gain nothing.
+const CHECKPOINT_PAGES: i32 = 4_000;
+/// Pages in the log before the writer waits for readers, so that the log can begin anew: 160 MiB.
+const CHECKPOINT_WAITING_PAGES: i32 = 40_000;
+
+/// The way to the writing thread.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Mutex<Option<mpsc::UnboundedSender<Command>>>,
+    room_in_queue: Arc<Semaphore>,
+    stopped: Arc<OnceLock<String>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Command {
+    Run(Box<dyn Operation>),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+impl Writer {
+    /// Starts the thread. `directory` stays locked until it has ended.
+    pub(super) fn start(mut connection: Connection, directory: DataDirectory) -> io::Result<Self> {
+        let wal_pages = Arc::new(AtomicI32::new(0));
+        let pages = Arc::clone(&wal_pages);
+        // In place of SQLite's own checkpoints: those run inside the commit, where somebody waits for an answer, and
+        // hide their errors.
+        let hook = move |_: &mut Wal, in_log| {
+            pages.store(in_log, Ordering::Relaxed);
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).map_err(io::Error::other)?;
+        let (queue, receiver) = mpsc::unbounded_channel();
+        let stopped = Arc::new(OnceLock::new());
+        let worker = Worker {
+            connection,
+            memory: Memory::default(),
+            stopped: Arc::clone(&stopped),
+            wal_pages,
+            checkpointed_pages: 0,
+            _directory: directory,
+        };
+        let thread = std::thread::Builder::new()
+            .name("parler-writer".to_owned())
+            .spawn(|| worker.run(receiver))?;
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            room_in_queue: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
+            stopped,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Runs `work` in a transaction and returns its result once that is on disk. `bytes` is about what it stores. Work
+    /// that was queued is done even when the future is dropped.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permits = u32::try_from(bytes.min(MAX_QUEUED_BYTES)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.room_in_queue)
+            .acquire_many_owned(permits)
+            .await
+            .map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            work,
+            bytes,
+            result: None,
+            reply,
+            _permit: permit,
+        };
+        self.send(Command::Run(Box::new(request)))?;
+        answer.await.unwrap_or_else(|_| Err(self.why_stopped()))
+    }
+
+    /// Finishes what is queued, empties the log into the database and ends the thread.
+    pub(super) async fn close(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Close(reply))?;
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        answer.await.unwrap_or_else(|_| Err(self.why_stopped()))
+    }
+
+    fn send(&self, command: Command) -> Result<(), StoreError> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.as_ref().ok_or_else(|| self.why_stopped())?;
+        queue.send(command).map_err(|_| self.why_stopped())
+    }
+
+    fn why_stopped(&self) -> StoreError {
+        self.stopped
+            .get()
+            .map_or_else(closed, |reason| StoreError::Stopped(reason.clone()))
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the thread, so that the directory is free for the next to open it.
+    fn drop(&mut self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It panicked or it did not: either way it is over.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::Stopped("it has been closed".to_owned())
+}
+
+/// Work for the thread, with somebody who waits for it.
+trait Operation: Send {
+    fn bytes(&self) -> usize;
+    /// Does the work and keeps its result. Returns whether what it wrote shall stay.
+    fn run(&mut self, batch: &mut Batch<'_>) -> Result<bool, rusqlite::Error>;
+    /// Makes this the result.
+    fn fail(&mut self, error: StoreError);
+    fn answer(self: Box<Self>);
+}
+
+struct Request<T, W> {
+    work: W,
+    bytes: usize,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<T: Send, W: FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send> Operation for Request<T, W> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn run(&mut self, batch: &mut Batch<'_>) -> Result<bool, rusqlite::Error> {
+        let result = match (self.work)(batch) {
+            Ok(value) => Ok(value),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Sqlite(error)) => return Err(error),
+        };
+        let stays = result.is_ok();
+        self.result = Some(result);
+        Ok(stays)
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.result = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(result) = self.result {
+            // Whoever asked may have gone; the work is done all the same.
+            let _ = self.reply.send(result);
+        }
+    }
+}
+
+/// The thread's own state.
+struct Worker {
+    connection: Connection,
+    memory: Memory,
+    stopped: Arc<OnceLock<String>>,
+    /// Pages in the log after the newest commit.
+    wal_pages: Arc<AtomicI32>,
+    /// Pages of the log that are in the database too.
+    checkpointed_pages: i32,
+    /// Locked until the connection, which is above, is closed.
+    _directory: DataDirectory,
+}
+
+impl Worker {
+    fn run(mut self, mut queue: mpsc::UnboundedReceiver<Command>) {
+        let mut close = None;
+        while close.is_none()
+            && let Some(first) = queue.blocking_recv()
+        {
+            let mut batch = Vec::new();
+            let mut bytes = 0;
+            let mut next = Some(first);
+            while let Some(command) = next {
+                match command {
+                    Command::Run(operation) => {
+                        bytes += operation.bytes();
+                        batch.push(operation);
+                    }
+                    Command::Close(reply) => {
+                        close = Some(reply);
+                        break;
+                    }
+                }
+                let is_full = batch.len() >= MAX_BATCH_OPERATIONS || bytes >= MAX_BATCH_BYTES;
+                next = if is_full { None } else { queue.try_recv().ok() };
+            }
+            self.write(&mut batch);
+            for operation in batch {
+                operation.answer();
+            }
+            self.checkpoint_if_due();
+        }
+        let closed = self.close();
+        if let Some(reply) = close {
+            let _ = reply.send(closed);
+        }
+    }
+
+    /// Commits the batch, or decides what everybody in it is told instead.
+    fn write(&mut self, batch: &mut [Box<dyn Operation>]) {
+        if batch.is_empty() {
+            return;
+        }
+        if let Some(reason) = self.stopped.get() {
+            batch
+                .iter_mut()
+                .for_each(|operation| operation.fail(StoreError::Stopped(reason.clone())));
+            return;
+        }
+        let Err(error) = self.transact(batch) else { return };
+        self.memory.forget();
+        let severity = Severity::of(&error);
+        if severity != Severity::Fatal
+            && !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            self.stop(&error);
+        } else if severity == Severity::Fatal {
+            self.stop(&error);
+        }
+        for operation in batch {
+            operation.fail(match (self.stopped.get(), severity) {
+                (Some(reason), _) => StoreError::Stopped(reason.clone()),
+                (None, Severity::Full) => StoreError::StorageFull,
+                (None, _) => StoreError::Database(error.to_string()),
+            });
+        }
+    }
+
+    fn transact(&mut self, operations: &mut [Box<dyn Operation>]) -> rusqlite::Result<()> {
+        let run = |sql| self.connection.prepare_cached(sql)?.execute(()).map(drop);
+        run("BEGIN IMMEDIATE")?;
+        let mut batch = Batch::new(&self.connection, &mut self.memory);
+        for operation in operations {
+            run("SAVEPOINT operation")?;
+            let stays = match operation.run(&mut batch) {
+                Ok(stays) => stays,
+                Err(error) if Severity::of(&error) == Severity::Operation => {
+                    operation.fail(StoreError::Database(error.to_string()));
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if !stays {
+                run("ROLLBACK TO operation")?;
+            }
+            run("RELEASE operation")?;
+        }
+        batch.finish()?;
+        run("COMMIT")
+    }
+
+    /// Ends writing for ever. Said once: the first reason is the one that matters.
+    fn stop(&self, error: &rusqlite::Error) {
+        let _ = self.stopped.set(error.to_string());
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if pages < self.checkpointed_pages {
+            // The log has begun anew.
+            self.checkpointed_pages = 0;
+        }
+        if self.stopped.get().is_some() || pages - self.checkpointed_pages < CHECKPOINT_PAGES {
+            return;
+        }
+        let how = if pages < CHECKPOINT_WAITING_PAGES {
+            "PASSIVE"
+        } else {
+            "RESTART"
+        };
+        self.checkpointed_pages = pages;
+        if let Err(error) = self.checkpoint(how) {
+            match Severity::of(&error) {
+                // Everything is in the log still, and will be copied when there is space.
+                Severity::Full | Severity::Operation => {}
+                Severity::Fatal => self.stop(&error),
+            }
+        }
+    }
+
+    fn checkpoint(&self, how: &str) -> rusqlite::Result<()> {
+        self.connection
+            .query_row(&format!("PRAGMA wal_checkpoint({how})"), (), |_| Ok(()))
+    }
+
+    fn close(self) -> Result<(), StoreError> {
+        if let Some(reason) = self.stopped.get() {
+            return Err(StoreError::Stopped(reason.clone()));
+        }
+        self.checkpoint("TRUNCATE")
+            .map_err(|error| Failure::from(error).into_store_error())
+    }
+}
