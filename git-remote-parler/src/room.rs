@@ -2,7 +2,7 @@
 
 use parler_client::{Client, ClientError, PushesAnswer};
 use parler_protocol::api::Pushes;
-use parler_protocol::{ErrorCode, Head, RoomKind, RoomName, Seq};
+use parler_protocol::{ChainHash, ErrorCode, Head, RoomKind, RoomName, Seq};
 
 use crate::room_cache::RoomCache;
 use crate::room_state::{FoldError, RoomState};
@@ -112,6 +112,19 @@ impl Room {
         Ok(Self {
             state: RoomState::empty(client.hub_id()?, made.room),
             head: made.head,
+        })
+    }
+
+    /// What a room of that name would be, before it is made.
+    pub(crate) fn unmade(client: &Client, name: &RoomName) -> Result<Self, RoomError> {
+        let hub = client.hub_id()?;
+        let head = Head {
+            seq: Seq::ZERO,
+            h: ChainHash::start(&hub, name),
+        };
+        Ok(Self {
+            state: RoomState::empty(hub, name.clone()),
+            head,
         })
     }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod fold;
 
 pub use fold::FoldError;
+pub(crate) use fold::first_head;
 
 /// A ref of the room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,13 +159,20 @@ impl RoomState {
     }
 
     /// The bundles with a ref at this object, oldest first.
-    pub fn bundles_at(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> {
+    pub fn bundles_at(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> + use<'_> {
         self.index
             .by_tip
             .get(tip)
             .into_iter()
             .flatten()
             .map(|position| &self.bundles[*position])
+    }
+
+    /// The bundles that bring this object, oldest first: with a ref at it, and without expecting it of the receiver.
+    pub fn providers(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> + use<'_> {
+        let tip = *tip;
+        self.bundles_at(&tip)
+            .filter(move |bundle| !bundle.part.prerequisites.contains(&tip))
     }
 
     /// The bundles whose ids begin so, oldest first.
@@ -194,6 +202,19 @@ impl RoomState {
             self.fold_message(&message)?;
         }
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn add_bundles_for_test(&mut self, parts: &[BundlePart]) {
+        for (number, part) in (1..).zip(parts) {
+            let (seq, author) = (Seq::new(number), "alice".to_owned());
+            self.bundles.push(RoomBundle {
+                seq,
+                author,
+                part: part.clone(),
+            });
+        }
+        self.index_again();
     }
 
     /// Makes the lookups again, after a state was read from a file.

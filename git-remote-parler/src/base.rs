@@ -1,0 +1,306 @@
+//! What a thin bundle may expect its receiver to have besides the room: commits of this repository's other remotes.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use gix::bstr::ByteSlice;
+use parler_protocol::{BaseHint, Oid};
+
+use crate::repository::{RemoteConfig, Repository, RepositoryError};
+
+/// Which commits outside the room a bundle may be made against: `parler.base`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum BasePolicy {
+    /// `auto`: the default branch of each remote that is no room, and those of its tracking refs that do not contain
+    /// what is pushed.
+    #[default]
+    Auto,
+    /// `none`: the room alone.
+    RoomOnly,
+    /// These revisions, separated by blanks.
+    Revisions(Vec<String>),
+}
+
+impl FromStr for BasePolicy {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.trim() {
+            "" | "auto" => Self::Auto,
+            "none" => Self::RoomOnly,
+            revisions => Self::Revisions(revisions.split_whitespace().map(str::to_owned).collect()),
+        })
+    }
+}
+
+/// A commit that receivers may be expected to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BaseTip {
+    pub(crate) oid: Oid,
+    /// Where it can be had.
+    pub(crate) hint: Option<BaseHint>,
+}
+
+/// The commits outside the room, from the most to the least expected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Bases {
+    /// Taken whatever is pushed.
+    pub(crate) certain: Vec<BaseTip>,
+    /// Taken where they do not contain what is pushed: a branch that was pushed to origin, too, is no base of itself.
+    pub(crate) unless_pushed: Vec<BaseTip>,
+}
+
+impl Bases {
+    /// What a policy means in a repository.
+    pub(crate) fn find(repository: &Repository, policy: &BasePolicy) -> Result<Self, RepositoryError> {
+        match policy {
+            BasePolicy::RoomOnly => Ok(Self::default()),
+            BasePolicy::Auto => Ok(Self::of_tracking_refs(tracking_refs(repository)?)),
+            BasePolicy::Revisions(revisions) => {
+                let tracked = tracking_refs(repository)?;
+                let mut certain = Vec::new();
+                for revision in revisions {
+                    let resolved = repository.resolve(revision)?;
+                    let oid = resolved
+                        .commit
+                        .ok_or(RepositoryError::NotACommit { oid: resolved.oid })?;
+                    let tracking = tracked.iter().find(|tracking| tracking.oid == oid);
+                    certain.push(BaseTip {
+                        oid,
+                        hint: tracking.map(|tracking| tracking.hint.clone()),
+                    });
+                }
+                Ok(Self {
+                    certain,
+                    unless_pushed: Vec::new(),
+                })
+            }
+        }
+    }
+
+    fn of_tracking_refs(tracked: Vec<TrackingRef>) -> Self {
+        let mut bases = Self::default();
+        let mut seen = HashSet::new();
+        for tracking in tracked.iter().filter(|tracking| tracking.is_default) {
+            if seen.insert(tracking.oid) {
+                bases.certain.push(tracking.base_tip());
+            }
+        }
+        for tracking in &tracked {
+            if seen.insert(tracking.oid) {
+                bases.unless_pushed.push(tracking.base_tip());
+            }
+        }
+        bases
+    }
+}
+
+/// A branch of another remote as this repository last saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TrackingRef {
+    oid: Oid,
+    hint: BaseHint,
+    is_default: bool,
+}
+
+impl TrackingRef {
+    fn base_tip(&self) -> BaseTip {
+        BaseTip {
+            oid: self.oid,
+            hint: Some(self.hint.clone()),
+        }
+    }
+}
+
+/// The remotes that are no rooms.
+pub(crate) fn ordinary_remotes(repository: &Repository) -> Result<Vec<RemoteConfig>, RepositoryError> {
+    let mut remotes = repository.remotes()?;
+    let mut failed = None;
+    remotes.retain(|remote| {
+        let vcs = repository.config_string(&format!("remote.{}.vcs", remote.name));
+        let room = |url: &String| url.starts_with("parler:");
+        match vcs {
+            Ok(vcs) => vcs.is_none() && !remote.urls.is_empty() && !remote.urls.iter().any(room),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        }
+    });
+    failed.map_or(Ok(remotes), Err)
+}
+
+fn tracking_refs(repository: &Repository) -> Result<Vec<TrackingRef>, RepositoryError> {
+    let remotes = ordinary_remotes(repository)?;
+    if remotes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let refs = repository.refs("refs/")?;
+    let mut tracked = Vec::new();
+    for remote in &remotes {
+        let url = remote.urls.first().map(|url| without_credentials(url));
+        let head = format!("refs/remotes/{}/HEAD", remote.name);
+        let head = refs.iter().find(|local| local.name == head).map(|local| local.oid);
+        let mut of_remote = Vec::new();
+        for local in &refs {
+            let Some(branch) = remote
+                .fetch
+                .iter()
+                .find_map(|refspec| remote_name(refspec, &local.name))
+            else {
+                continue;
+            };
+            // The symbolic `refs/remotes/origin/HEAD` fits the refspec and is no branch there.
+            if branch == "refs/heads/HEAD" {
+                continue;
+            }
+            if let Ok(name) = branch.parse() {
+                let hint = BaseHint { name, url: url.clone() };
+                of_remote.push(TrackingRef {
+                    oid: local.oid,
+                    hint,
+                    is_default: false,
+                });
+            }
+        }
+        mark_default(&mut of_remote, head);
+        tracked.extend(of_remote);
+    }
+    Ok(tracked)
+}
+
+/// Marks the branch that the remote's HEAD pointed at when it was cloned; else main, master, or the only one.
+fn mark_default(tracked: &mut [TrackingRef], head: Option<Oid>) {
+    let at_head = |tracking: &TrackingRef| head.is_none_or(|head| tracking.oid == head);
+    let named = |branch: &str| {
+        tracked
+            .iter()
+            .position(|tracking| at_head(tracking) && tracking.hint.name.branch() == Some(branch))
+    };
+    let only = || {
+        (head.is_some() || tracked.len() == 1)
+            .then(|| tracked.iter().position(at_head))
+            .flatten()
+    };
+    if let Some(position) = named("main").or_else(|| named("master")).or_else(only) {
+        tracked[position].is_default = true;
+    }
+}
+
+/// What a local ref is called on the remote, by one `fetch` refspec.
+fn remote_name(refspec: &str, local: &str) -> Option<String> {
+    let (source, destination) = refspec.trim_start_matches('+').split_once(':')?;
+    match (source.split_once('*'), destination.split_once('*')) {
+        (Some((before, after)), Some((prefix, suffix))) => {
+            let middle = local.strip_prefix(prefix)?.strip_suffix(suffix)?;
+            Some(format!("{before}{middle}{after}"))
+        }
+        (None, None) if destination == local => Some(source.to_owned()),
+        _ => None,
+    }
+}
+
+/// A remote's URL as it may be shown to others: without password, and without a user name where that is a credential
+/// (`https://token@host`; the `git` of `git@host` is part of the address).
+pub(crate) fn without_credentials(url: &str) -> String {
+    let Ok(mut parsed) = gix::url::parse(url.as_bytes().as_bstr()) else {
+        return String::new();
+    };
+    parsed.set_password(None);
+    if matches!(parsed.scheme, gix::url::Scheme::Http | gix::url::Scheme::Https) {
+        parsed.set_user(None);
+        if let Some(query) = parsed.path.find_byteset("?#") {
+            parsed.path.truncate(query);
+        }
+    }
+    parsed.to_bstring().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_as_documented() {
+        for (text, policy) in [
+            ("auto", BasePolicy::Auto),
+            ("", BasePolicy::Auto),
+            (" none ", BasePolicy::RoomOnly),
+            (
+                "origin/main v1",
+                BasePolicy::Revisions(vec!["origin/main".into(), "v1".into()]),
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(policy));
+        }
+    }
+
+    #[test]
+    fn no_credential_leaves_the_repository() {
+        for (url, shown) in [
+            ("https://user:secret@host/p.git", "https://host/p.git"),
+            ("https://token@host:8443/p?secret=1", "https://host:8443/p"),
+            ("https://host/p", "https://host/p"),
+            ("ssh://git:secret@host/p", "ssh://git@host/p"),
+            ("git@host:p/q.git", "git@host:p/q.git"),
+            ("/srv/git/p", "/srv/git/p"),
+            ("../p", "../p"),
+        ] {
+            assert_eq!(without_credentials(url), shown);
+        }
+    }
+
+    #[test]
+    fn refspecs_are_read_backwards() {
+        for (refspec, local, remote) in [
+            (
+                "+refs/heads/*:refs/remotes/origin/*",
+                "refs/remotes/origin/a/b",
+                Some("refs/heads/a/b"),
+            ),
+            ("refs/heads/main:refs/x", "refs/x", Some("refs/heads/main")),
+            ("+refs/heads/*:refs/remotes/origin/*", "refs/heads/a", None),
+            ("refs/heads/main", "refs/heads/main", None),
+        ] {
+            assert_eq!(remote_name(refspec, local).as_deref(), remote);
+        }
+    }
+
+    #[test]
+    fn one_branch_is_the_default() {
+        let oid = |digit: char| digit.to_string().repeat(40).parse::<Oid>().unwrap();
+        let default_of = |branches: &[(&str, char)], head: Option<char>| {
+            let mut tracked: Vec<_> = branches
+                .iter()
+                .map(|(branch, digit)| {
+                    let name = format!("refs/heads/{branch}").parse().unwrap();
+                    TrackingRef {
+                        oid: oid(*digit),
+                        hint: BaseHint { name, url: None },
+                        is_default: false,
+                    }
+                })
+                .collect();
+            mark_default(&mut tracked, head.map(oid));
+            let defaults: Vec<_> = tracked
+                .iter()
+                .filter(|t| t.is_default)
+                .map(|t| t.hint.name.to_string())
+                .collect();
+            assert!(defaults.len() <= 1);
+            defaults.first().cloned()
+        };
+        assert_eq!(
+            default_of(&[("a", 'a'), ("main", 'b')], None).as_deref(),
+            Some("refs/heads/main")
+        );
+        assert_eq!(
+            default_of(&[("a", 'a'), ("main", 'b')], Some('a')).as_deref(),
+            Some("refs/heads/a")
+        );
+        assert_eq!(default_of(&[("a", 'a')], None).as_deref(), Some("refs/heads/a"));
+        assert_eq!(default_of(&[("a", 'a'), ("b", 'b')], None), None);
+        assert_eq!(default_of(&[("a", 'a'), ("b", 'b')], Some('c')), None);
+    }
+}

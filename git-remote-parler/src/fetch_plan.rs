@@ -1,0 +1,342 @@
+//! Which bundles of a room bring what is wanted, in an order in which each finds what it expects, and what must come
+//! from elsewhere. Nothing is read or fetched here; what a room says of itself may be wrong, and then the plan is.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use parler_protocol::{BaseHint, BundleId, Oid};
+
+use crate::room_state::{RoomBundle, RoomState};
+
+/// A commit that is expected here and that no bundle of the room is known to bring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct External {
+    pub(crate) oid: Oid,
+    /// The bundle that expects it; none when the commit itself is wanted.
+    pub(crate) bundle: Option<BundleId>,
+    /// Where its pusher had it from.
+    pub(crate) hint: Option<BaseHint>,
+}
+
+/// What to do to have what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct FetchPlan {
+    /// The bundles to import, in this order.
+    pub(crate) bundles: Vec<BundleId>,
+    /// What must be here before that.
+    pub(crate) external: Vec<External>,
+    /// Prerequisites that, as the room says, are somewhere in these bundles.
+    pub(crate) hoped_for: Vec<Oid>,
+}
+
+/// What a plan is made from.
+pub(crate) struct FetchPlanner<'a, E> {
+    pub(crate) state: &'a RoomState,
+    /// Which objects are here, in the same order.
+    pub(crate) present: &'a dyn Fn(&[Oid]) -> Result<Vec<bool>, E>,
+    /// Whether `needs` is believed. Where it was wrong, prerequisites that no bundle has as its tip count as external.
+    pub(crate) trusts_needs: bool,
+}
+
+/// How far a plan has come.
+#[derive(Default)]
+struct Growing {
+    plan: FetchPlan,
+    /// For each chosen bundle those that must come before it.
+    after: HashMap<BundleId, Vec<BundleId>>,
+    /// In the order of choice.
+    chosen: Vec<BundleId>,
+    known: HashMap<Oid, bool>,
+    seen_external: HashSet<Oid>,
+}
+
+impl<E> FetchPlanner<'_, E> {
+    /// A plan that brings these bundles.
+    pub(crate) fn plan(&self, wanted: &[BundleId]) -> Result<FetchPlan, E> {
+        let mut growing = Growing::default();
+        let mut layer: Vec<BundleId> = Vec::new();
+        for id in wanted {
+            growing.choose(*id, None, &mut layer);
+        }
+        // Each round looks at bundles chosen in the round before, and no bundle is chosen twice: the room's size bounds it.
+        while !layer.is_empty() {
+            layer = self.look_at(&layer, &mut growing)?;
+        }
+        growing.plan.bundles = growing.in_order();
+        Ok(growing.plan)
+    }
+
+    /// The bundle to take for a wanted object: the newest of those that expect least of what is not here.
+    pub(crate) fn bundle_for(&self, tip: &Oid) -> Result<Option<BundleId>, E> {
+        self.best(tip, &mut HashMap::new())
+    }
+
+    fn look_at(&self, layer: &[BundleId], growing: &mut Growing) -> Result<Vec<BundleId>, E> {
+        let bundles: Vec<&RoomBundle> = layer.iter().filter_map(|id| self.state.bundle(id)).collect();
+        self.learn(
+            bundles.iter().flat_map(|bundle| &bundle.part.prerequisites),
+            &mut growing.known,
+        )?;
+        let mut next = Vec::new();
+        for bundle in bundles {
+            let missing: Vec<Oid> = bundle
+                .part
+                .prerequisites
+                .iter()
+                .filter(|oid| !growing.known[*oid])
+                .copied()
+                .collect();
+            for oid in missing {
+                if let Some(id) = self.best(&oid, &mut growing.known)? {
+                    growing.choose(id, Some(*bundle.id()), &mut next);
+                } else if !self.follow_needs(bundle, growing, &mut next) {
+                    growing.expect(External {
+                        oid,
+                        bundle: Some(*bundle.id()),
+                        hint: bundle.part.base_hint.clone(),
+                    });
+                } else {
+                    growing.plan.hoped_for.push(oid);
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    fn follow_needs(&self, bundle: &RoomBundle, growing: &mut Growing, next: &mut Vec<BundleId>) -> bool {
+        let needs = bundle
+            .part
+            .needs
+            .iter()
+            .filter(|id| *id != bundle.id() && self.state.bundle(id).is_some());
+        let mut followed = false;
+        for id in needs.filter(|_| self.trusts_needs) {
+            growing.choose(*id, Some(*bundle.id()), next);
+            followed = true;
+        }
+        followed
+    }
+
+    fn best(&self, tip: &Oid, known: &mut HashMap<Oid, bool>) -> Result<Option<BundleId>, E> {
+        let candidates: Vec<&RoomBundle> = self.state.providers(tip).collect();
+        if candidates.len() > 1 {
+            self.learn(candidates.iter().flat_map(|bundle| &bundle.part.prerequisites), known)?;
+        }
+        let missing = |oid: &&Oid| !known.get(*oid).copied().unwrap_or(false);
+        let cost = |bundle: &&&RoomBundle| {
+            let absent: Vec<&Oid> = bundle.part.prerequisites.iter().filter(missing).collect();
+            let outside = absent
+                .iter()
+                .filter(|oid| self.state.providers(oid).next().is_none())
+                .count();
+            (outside, absent.len())
+        };
+        // `min_by_key` takes the first of equals, so the newest comes first.
+        Ok(candidates.iter().rev().min_by_key(cost).map(|bundle| *bundle.id()))
+    }
+
+    fn learn<'o>(&self, oids: impl Iterator<Item = &'o Oid>, known: &mut HashMap<Oid, bool>) -> Result<(), E> {
+        let unknown: BTreeSet<Oid> = oids.filter(|oid| !known.contains_key(*oid)).copied().collect();
+        let unknown: Vec<Oid> = unknown.into_iter().collect();
+        if !unknown.is_empty() {
+            known.extend(unknown.iter().copied().zip((self.present)(&unknown)?));
+        }
+        Ok(())
+    }
+}
+
+impl Growing {
+    fn choose(&mut self, id: BundleId, before: Option<BundleId>, next: &mut Vec<BundleId>) {
+        if !self.after.contains_key(&id) {
+            self.after.insert(id, Vec::new());
+            self.chosen.push(id);
+            next.push(id);
+        }
+        if let Some(later) = before.and_then(|later| self.after.get_mut(&later)) {
+            later.push(id);
+        }
+    }
+
+    fn expect(&mut self, external: External) {
+        if self.seen_external.insert(external.oid) {
+            self.plan.external.push(external);
+        }
+    }
+
+    /// The chosen bundles, each after those it expects. Where they expect each other in a circle, which no honest room
+    /// has, somewhere one comes too early and its import fails.
+    fn in_order(&self) -> Vec<BundleId> {
+        let mut order = Vec::with_capacity(self.chosen.len());
+        let mut entered = HashSet::new();
+        for root in &self.chosen {
+            if !entered.insert(*root) {
+                continue;
+            }
+            let mut stack = vec![(*root, 0)];
+            while let Some((id, position)) = stack.pop() {
+                match self.after[&id].get(position) {
+                    Some(before) => {
+                        stack.push((id, position + 1));
+                        if entered.insert(*before) {
+                            stack.push((*before, 0));
+                        }
+                    }
+                    None => order.push(id),
+                }
+            }
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use parler_protocol::{BundlePart, BundleRef, HubId};
+
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn id(name: &str) -> BundleId {
+        BundleId::of(name.as_bytes())
+    }
+
+    fn bundle(name: &str, tips: &str, prerequisites: &str, needs: &[&str]) -> BundlePart {
+        let refs = tips.chars().map(|tip| BundleRef {
+            name: format!("refs/heads/{tip}").parse().unwrap(),
+            oid: oid(tip),
+        });
+        BundlePart {
+            blob: id(name),
+            vcs: "git".into(),
+            size: 1,
+            media_type: None,
+            tip: None,
+            base: None,
+            summary: None,
+            refs: refs.collect(),
+            prerequisites: prerequisites.chars().map(oid).collect(),
+            object_format: None,
+            commits: None,
+            objects: None,
+            needs: needs.iter().map(|name| id(name)).collect(),
+            base_hint: None,
+        }
+    }
+
+    fn room(parts: &[BundlePart]) -> RoomState {
+        let mut state = RoomState::empty(HubId::from_bytes([1; 16]), "x".parse().unwrap());
+        state.add_bundles_for_test(parts);
+        state
+    }
+
+    /// The names of the bundles in order, and the external commits.
+    fn planned(parts: &[BundlePart], here: &str, wanted: &[&str], trusts_needs: bool) -> (Vec<String>, String) {
+        let state = room(parts);
+        let here: Vec<Oid> = here.chars().map(oid).collect();
+        let present = |oids: &[Oid]| Ok::<_, Infallible>(oids.iter().map(|oid| here.contains(oid)).collect());
+        let planner = FetchPlanner {
+            state: &state,
+            present: &present,
+            trusts_needs,
+        };
+        let plan = planner
+            .plan(&wanted.iter().map(|name| id(name)).collect::<Vec<_>>())
+            .unwrap();
+        let names = ["a", "b", "c", "d", "full"];
+        let name = |wanted: &BundleId| names.iter().find(|name| id(name) == *wanted).unwrap().to_string();
+        let external = plan
+            .external
+            .iter()
+            .map(|external| external.oid.to_string()[..1].to_owned())
+            .collect();
+        (plan.bundles.iter().map(name).collect(), external)
+    }
+
+    fn order(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_chain_comes_in_order_and_only_as_far_as_needed() {
+        let chain = [
+            bundle("a", "1", "0", &[]),
+            bundle("b", "2", "1", &["a"]),
+            bundle("c", "3", "2", &["b"]),
+        ];
+        assert_eq!(
+            planned(&chain, "0", &["c"], true),
+            (order(&["a", "b", "c"]), String::new())
+        );
+        assert_eq!(planned(&chain, "01", &["c"], true), (order(&["b", "c"]), String::new()));
+        assert_eq!(planned(&chain, "012", &["c"], true), (order(&["c"]), String::new()));
+        assert_eq!(planned(&chain, "", &["c"], true), (order(&["a", "b", "c"]), "0".into()));
+        assert_eq!(
+            planned(&chain, "0", &["c", "a", "c"], true),
+            (order(&["a", "b", "c"]), String::new())
+        );
+    }
+
+    #[test]
+    fn the_bundle_that_expects_least_is_taken() {
+        let parts = [
+            bundle("a", "1", "0", &[]),
+            bundle("full", "2", "", &[]),
+            bundle("b", "2", "1", &[]),
+            bundle("c", "3", "2", &[]),
+        ];
+        assert_eq!(
+            planned(&parts, "", &["c"], true),
+            (order(&["full", "c"]), String::new())
+        );
+        assert_eq!(planned(&parts, "1", &["c"], true), (order(&["b", "c"]), String::new()));
+    }
+
+    #[test]
+    fn needs_may_lie_or_loop() {
+        let loops = [bundle("a", "1", "8", &["b"]), bundle("b", "2", "9", &["a", "b"])];
+        let (bundles, external) = planned(&loops, "", &["a"], true);
+        assert_eq!((bundles.len(), external.as_str()), (2, ""));
+        assert_eq!(planned(&loops, "", &["a"], false), (order(&["a"]), "8".into()));
+        let lies = [bundle("a", "1", "8", &["d"])];
+        assert_eq!(planned(&lies, "", &["a"], true), (order(&["a"]), "8".into()));
+        let circle = [bundle("a", "1", "2", &[]), bundle("b", "2", "1", &[])];
+        assert_eq!(planned(&circle, "", &["a"], true).0.len(), 2);
+    }
+
+    #[test]
+    fn a_bundle_does_not_bring_what_it_expects() {
+        // Pushed together: a branch at the base, and one on top of it.
+        let named = [bundle("a", "12", "1", &[]), bundle("b", "13", "1", &[])];
+        assert_eq!(planned(&named, "", &["a"], true), (order(&["a"]), "1".into()));
+        assert_eq!(planned(&named, "", &["a", "b"], true), (order(&["a", "b"]), "1".into()));
+    }
+
+    #[test]
+    fn long_chains_need_no_stack() {
+        let mut parts = vec![bundle("0", "a", "", &[])];
+        let hex = |number: u64| format!("{number:040x}").parse::<Oid>().unwrap();
+        for number in 1..3000 {
+            let mut part = bundle(&number.to_string(), "", "", &[]);
+            part.refs = vec![BundleRef {
+                name: "refs/heads/x".parse().unwrap(),
+                oid: hex(number),
+            }];
+            part.prerequisites = vec![hex(number - 1)];
+            parts.push(part);
+        }
+        let state = room(&parts);
+        let present = |oids: &[Oid]| Ok::<_, Infallible>(vec![false; oids.len()]);
+        let planner = FetchPlanner {
+            state: &state,
+            present: &present,
+            trusts_needs: true,
+        };
+        let plan = planner.plan(&[id("2999")]).unwrap();
+        assert_eq!((plan.bundles.len(), plan.external.len()), (2999, 1));
+        assert_eq!(plan.bundles[0], id("1"));
+    }
+}

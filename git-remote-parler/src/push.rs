@@ -1,0 +1,232 @@
+//! A push into a room: every ref is decided as a git server would, what the room lacks becomes one thin bundle, and one
+//! signed message carries both and whatever rides with them. Never merges, never sends an update again with another old
+//! value, and changes nothing in the repository but the pins of its own bundle.
+
+use parler_client::{Client, ClientError};
+use parler_protocol::api::Posted;
+use parler_protocol::{BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName};
+
+use crate::base::BasePolicy;
+use crate::git::GitError;
+use crate::pack::PackError;
+use crate::repository::{Repository, RepositoryError};
+use crate::room::{Room, RoomError};
+use crate::room_cache::RoomCache;
+
+mod decision;
+mod plan;
+mod post;
+mod run;
+
+pub use decision::Refusal;
+
+/// What the caller's configuration says about pushes.
+#[derive(Debug, Clone, Default)]
+pub struct PushPolicy {
+    /// Whether a room that does not exist is made: on the local hub, and where `parler.createRoom` is true.
+    pub create_room: bool,
+    /// What a bundle may be made against: `parler.base`.
+    pub base: BasePolicy,
+}
+
+/// One ref to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefChange {
+    /// The room's ref.
+    pub destination: RefName,
+    /// A revision of this repository; none deletes the ref.
+    pub source: Option<String>,
+    /// Whether the ref may move to something that does not contain what it points at.
+    pub forced: bool,
+}
+
+/// A revision that is sent in a bundle without moving a ref.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LooseTip {
+    /// What the bundle calls it.
+    pub name: BundleRefName,
+    /// A revision of this repository.
+    pub revision: String,
+}
+
+/// Makes the parts that ride along, once the id of the bundle is known. Asked again when the message is signed again.
+pub type ExtraParts<'a> = &'a dyn Fn(Option<BundleId>) -> Vec<Part>;
+
+/// What is to be pushed.
+#[derive(Clone, Default)]
+pub struct PushRequest<'a> {
+    /// Refs to move, at most one change for a ref.
+    pub changes: Vec<RefChange>,
+    /// Revisions to send without moving a ref.
+    pub loose: Vec<LooseTip>,
+    /// Text, a handoff and so on for the same message. With these the push is all or nothing, and is posted also when
+    /// every ref is up to date.
+    pub extra: Option<ExtraParts<'a>>,
+    /// Names that the message mentions: lowercase, each once.
+    pub mentions: Vec<String>,
+    /// The message it answers.
+    pub reply_to: Option<MessageId>,
+    /// Send all history, whatever the room or the base holds.
+    pub full: bool,
+    /// Make a bundle also for a commit in the middle of what the room has, so that it can be named.
+    pub name_every_tip: bool,
+}
+
+/// What became of one ref.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefOutcome {
+    /// It moved.
+    Moved(RefUpdate),
+    /// It was there already.
+    UpToDate,
+    /// It was to be deleted and did not exist.
+    NothingToDelete,
+    /// It did not move.
+    Refused(Refusal),
+}
+
+/// What became of one [`RefChange`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefReport {
+    /// The room's ref.
+    pub name: RefName,
+    /// What became of it.
+    pub outcome: RefOutcome,
+}
+
+/// A bundle that a push made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushedBundle {
+    /// Its id.
+    pub id: BundleId,
+    /// Bytes.
+    pub size: u64,
+    /// New commits in it.
+    pub commits: u64,
+    /// Objects in its pack.
+    pub objects: u64,
+    /// What it expects the receiver to have.
+    pub prerequisites: Vec<Oid>,
+}
+
+/// What a push did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PushReport {
+    /// The room, as its maker spelled it.
+    pub room: RoomName,
+    /// The refs, in the order asked for.
+    pub refs: Vec<RefReport>,
+    /// The message, when one was posted.
+    pub posted: Option<Posted>,
+    /// The bundle that was sent.
+    pub bundle: Option<PushedBundle>,
+    /// The bundle with the first tip asked for: the one sent, or one that the room had.
+    pub bundle_id: Option<BundleId>,
+    /// Whether the room was made for this.
+    pub room_created: bool,
+    /// Lines for people: why something was refused and what helps, without a newline.
+    pub notes: Vec<String>,
+}
+
+/// Why a push as a whole failed. Nothing was posted, except where the client says that it is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// The room cannot be read or made.
+    #[error(transparent)]
+    Room(#[from] RoomError),
+    /// The two repositories name objects differently.
+    #[error("room '{room}' holds {theirs} objects and this repository {ours} objects")]
+    ObjectFormat {
+        /// The room.
+        room: RoomName,
+        /// Its hash.
+        theirs: ObjectFormat,
+        /// The repository's.
+        ours: ObjectFormat,
+    },
+    /// The revision does not name a commit.
+    #[error("{revision:?} is not a commit")]
+    NotACommit {
+        /// As asked for.
+        revision: String,
+    },
+    /// The repository cannot be read.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    /// The bundle could not be made.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// A git child failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The hub did not answer, or said no to the whole message.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// The room that a push goes to, as far as its caller has read it.
+pub enum RoomLookup {
+    /// Not read yet.
+    Unread,
+    /// Read a moment ago.
+    Read(Box<Room>),
+    /// Looked for a moment ago, and not there.
+    Absent,
+}
+
+/// Pushes from one repository into one room.
+pub struct Pusher<'a> {
+    repository: &'a Repository,
+    client: &'a Client,
+    room: &'a RoomName,
+    policy: &'a PushPolicy,
+    cache: &'a RoomCache,
+}
+
+impl<'a> Pusher<'a> {
+    /// A pusher. Nothing happens yet.
+    pub fn new(
+        repository: &'a Repository,
+        client: &'a Client,
+        room: &'a RoomName,
+        policy: &'a PushPolicy,
+        cache: &'a RoomCache,
+    ) -> Self {
+        Self {
+            repository,
+            client,
+            room,
+            policy,
+            cache,
+        }
+    }
+
+    /// Decides, packs and posts. One request when `target` has been read and something is to be sent, none when there is
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`PushError`] where the whole push fails; what happens to a single ref is in the report.
+    pub fn push(&self, request: &PushRequest<'_>, target: RoomLookup) -> Result<PushReport, PushError> {
+        run::push(self, request, target)
+    }
+
+    /// The room, and whether it has to be made before something is posted.
+    fn open(&self, target: RoomLookup) -> Result<(Room, bool), PushError> {
+        let absent = match target {
+            RoomLookup::Read(room) => return Ok((*room, false)),
+            RoomLookup::Absent => RoomError::Unknown {
+                room: self.room.clone(),
+            },
+            RoomLookup::Unread => match Room::read(self.client, self.room, self.cache) {
+                Ok(room) => return Ok((room, false)),
+                Err(error @ RoomError::Unknown { .. }) => error,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if self.policy.create_room {
+            Ok((Room::unmade(self.client, self.room)?, true))
+        } else {
+            Err(absent.into())
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! What a push has to send besides its refs: which tips the room lacks, what a bundle of them may leave out, and where
+//! receivers find what was left out. Reads the repository, changes nothing.
+
+use std::collections::{BTreeSet, HashSet};
+
+use parler_protocol::{BaseHint, BundleId, BundleRefName, Oid};
+
+use crate::base::{BaseTip, Bases};
+use crate::bundle::{BundleHeader, HeaderRef, HeaderRefName};
+use crate::repository::{Boundary, Repository, RepositoryError, Resolved};
+use crate::room_state::RoomState;
+
+/// Most bundle tips, newest first, that count as commits the room has besides its refs.
+const MAX_BUNDLE_TIPS: usize = 1000;
+/// Most of a room's tips that are asked whether they contain a commit. Beyond that a push makes a small bundle too many.
+const MAX_CONTAINING_TIPS: usize = 32;
+/// Most tracking refs that are asked, one by one, whether they contain what is pushed.
+const MAX_TRACKING_REFS: usize = 64;
+
+/// Something that is to be in the room.
+#[derive(Debug, Clone)]
+pub(super) struct Tip {
+    /// What the bundle calls it.
+    pub(super) name: BundleRefName,
+    pub(super) object: Resolved,
+    pub(super) commit: Oid,
+}
+
+/// What a push sends besides its refs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Plan {
+    /// The bundle to make; none when the room has everything.
+    pub(super) bundle: Option<BundlePlan>,
+    /// Where receivers get tips that no bundle brings.
+    pub(super) refs_hint: Option<BaseHint>,
+}
+
+/// A bundle to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BundlePlan {
+    pub(super) header: BundleHeader,
+    pub(super) commits: u64,
+    pub(super) needs: Vec<BundleId>,
+    pub(super) base_hint: Option<BaseHint>,
+}
+
+/// Why a push cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unplanned {
+    /// History is cut off here at these commits, and neither the room nor the base holds them.
+    CutOff(Vec<Oid>),
+}
+
+/// What a plan is made from.
+pub(super) struct Planner<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) state: &'a RoomState,
+    pub(super) bases: Bases,
+    /// Leave nothing out.
+    pub(super) full: bool,
+    /// Every tip gets a bundle of its own name, also one in the middle of what the room has.
+    pub(super) name_every_tip: bool,
+}
+
+/// Commits that need not be sent.
+struct Haves {
+    /// Tips of the room that are here, newest bundle first after the refs.
+    room: Vec<Oid>,
+    base: Vec<BaseTip>,
+}
+
+impl Haves {
+    fn all(&self) -> Vec<Oid> {
+        self.room
+            .iter()
+            .copied()
+            .chain(self.base.iter().map(|base| base.oid))
+            .collect()
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn plan(&self, tips: &[Tip]) -> Result<Result<Plan, Unplanned>, RepositoryError> {
+        let known: HashSet<Oid> = self
+            .state
+            .refs()
+            .values()
+            .flat_map(|found| [Some(found.oid), found.peeled])
+            .flatten()
+            .collect();
+        let bundled = |oid: &Oid| self.state.bundles_at(oid).next().is_some();
+        let has = |tip: &Tip| bundled(&tip.object.oid) || (!self.name_every_tip && known.contains(&tip.object.oid));
+        let lacking: Vec<&Tip> = tips.iter().filter(|tip| !has(tip)).collect();
+        let refs_hint = self.hint_of_bare_refs(tips);
+        if lacking.is_empty() {
+            return Ok(Ok(Plan {
+                bundle: None,
+                refs_hint,
+            }));
+        }
+        let commits: Vec<Oid> = lacking.iter().map(|tip| tip.commit).collect();
+        let haves = self.haves(&commits)?;
+        let mut new = self.repository.boundary(&commits, &haves.all())?;
+        if !new.shallow.is_empty() {
+            return Ok(Err(Unplanned::CutOff(new.shallow)));
+        }
+        let covered = self.covered(&lacking, &new, &haves.all())?;
+        let rest = self.add_covered(&lacking, &covered, &haves, &mut new)?;
+        let refs: Vec<HeaderRef> = lacking
+            .iter()
+            .zip(&rest.left_out)
+            .filter(|(_, left_out)| !**left_out)
+            .map(|(tip, _)| HeaderRef {
+                name: header_name(&tip.name),
+                oid: tip.object.oid,
+            })
+            .collect();
+        let refs_hint = rest.hint.or(refs_hint);
+        if refs.is_empty() {
+            return Ok(Ok(Plan {
+                bundle: None,
+                refs_hint,
+            }));
+        }
+        let header = BundleHeader {
+            object_format: self.repository.object_format(),
+            prerequisites: new.prerequisites.clone(),
+            refs,
+        };
+        let (needs, base_hint) = self.sources(&header.prerequisites, &haves)?;
+        Ok(Ok(Plan {
+            bundle: Some(BundlePlan {
+                header,
+                commits: new.commits,
+                needs,
+                base_hint,
+            }),
+            refs_hint,
+        }))
+    }
+
+    /// The commits that receivers are expected to have.
+    fn haves(&self, commits: &[Oid]) -> Result<Haves, RepositoryError> {
+        if self.full {
+            return Ok(Haves {
+                room: Vec::new(),
+                base: Vec::new(),
+            });
+        }
+        let refs = self
+            .state
+            .refs()
+            .values()
+            .map(|found| found.peeled.unwrap_or(found.oid));
+        let bundles = self
+            .state
+            .bundles()
+            .iter()
+            .rev()
+            .take(MAX_BUNDLE_TIPS)
+            .flat_map(|bundle| bundle.tips());
+        let mut seen = HashSet::new();
+        let format = self.repository.object_format();
+        let candidates: Vec<Oid> = refs
+            .chain(bundles)
+            .filter(|oid| oid.format() == format && seen.insert(*oid))
+            .collect();
+        let here = self.repository.contains(&candidates)?;
+        let room: Vec<Oid> = candidates
+            .into_iter()
+            .zip(here)
+            .filter(|(_, here)| *here)
+            .map(|(oid, _)| oid)
+            .collect();
+        let mut base = self.bases.certain.clone();
+        base.extend(self.tracking_refs_below(commits, &room)?);
+        Ok(Haves { room, base })
+    }
+
+    /// The tracking refs that do not contain what is pushed.
+    fn tracking_refs_below(&self, commits: &[Oid], room: &[Oid]) -> Result<Vec<BaseTip>, RepositoryError> {
+        let mut others: Vec<BaseTip> = self
+            .bases
+            .unless_pushed
+            .iter()
+            .filter(|base| !commits.contains(&base.oid))
+            .cloned()
+            .collect();
+        if others.is_empty() {
+            return Ok(others);
+        }
+        let certain: Vec<Oid> = room
+            .iter()
+            .copied()
+            .chain(self.bases.certain.iter().map(|base| base.oid))
+            .collect();
+        let all: Vec<Oid> = certain
+            .iter()
+            .copied()
+            .chain(others.iter().map(|base| base.oid))
+            .collect();
+        for commit in commits {
+            let is_new_to =
+                |haves: &[Oid]| Ok::<_, RepositoryError>(self.repository.boundary(&[*commit], haves)?.commits > 0);
+            if is_new_to(&all)? || !is_new_to(&certain)? {
+                continue;
+            }
+            if others.len() > MAX_TRACKING_REFS {
+                return Ok(Vec::new());
+            }
+            let mut below = Vec::new();
+            for base in others {
+                if !self.repository.is_ancestor(commit, &base.oid)? {
+                    below.push(base);
+                }
+            }
+            others = below;
+        }
+        Ok(others)
+    }
+
+    /// Which of these tips bring no commit that the haves do not reach.
+    fn covered(&self, tips: &[&Tip], new: &Boundary, haves: &[Oid]) -> Result<Vec<bool>, RepositoryError> {
+        if new.commits == 0 || tips.len() == 1 || haves.is_empty() {
+            return Ok(vec![new.commits == 0; tips.len()]);
+        }
+        let (left, right) = tips.split_at(tips.len() / 2);
+        let mut covered = Vec::with_capacity(tips.len());
+        for half in [left, right] {
+            let commits: Vec<Oid> = half.iter().map(|tip| tip.commit).collect();
+            let new = self.repository.boundary(&commits, haves)?;
+            covered.extend(self.covered(half, &new, haves)?);
+        }
+        Ok(covered)
+    }
+
+    /// Makes room in the bundle for tips whose commits the haves reach: the room holds them already, and only a tag
+    /// object is new, or the base holds them, and they are sent with their parents as prerequisites.
+    fn add_covered(
+        &self,
+        tips: &[&Tip],
+        covered: &[bool],
+        haves: &Haves,
+        new: &mut Boundary,
+    ) -> Result<Rest, RepositoryError> {
+        let mut rest = Rest {
+            left_out: vec![false; tips.len()],
+            hint: None,
+        };
+        let mut prerequisites: BTreeSet<Oid> = new.prerequisites.iter().copied().collect();
+        let mut of_base = Vec::new();
+        for (position, tip) in tips.iter().enumerate().filter(|(position, _)| covered[*position]) {
+            let is_tag = tip.object.oid != tip.commit;
+            if !self.room_holds(&tip.commit, haves)? || (self.name_every_tip && !is_tag) {
+                of_base.push((position, tip.commit));
+            } else if is_tag {
+                prerequisites.insert(tip.commit);
+            } else {
+                rest.left_out[position] = true;
+            }
+        }
+        let commits: Vec<Oid> = of_base.iter().map(|(_, commit)| *commit).collect();
+        // Against their own parents, not against tips that reach them: each is in the pack, or reached from another.
+        let mut had: Vec<Oid> = prerequisites.iter().copied().collect();
+        for commit in &commits {
+            had.extend(self.repository.parents(commit)?);
+        }
+        let added = self.repository.boundary(&commits, &had)?;
+        for (position, commit) in of_base {
+            if !added.shallow.contains(&commit) {
+                continue;
+            }
+            // Its parents are not here, so a bundle of it would be of no use to anybody.
+            if tips[position].object.oid == commit {
+                rest.left_out[position] = true;
+                rest.hint = self.base_hint(&commit, haves)?;
+            } else {
+                prerequisites.insert(commit);
+            }
+        }
+        new.commits += added.commits - added.shallow.len() as u64;
+        prerequisites.extend(added.prerequisites);
+        new.prerequisites = prerequisites.into_iter().collect();
+        Ok(rest)
+    }
+
+    /// Whether bundles of the room hold a commit that is here.
+    fn room_holds(&self, commit: &Oid, haves: &Haves) -> Result<bool, RepositoryError> {
+        if self.state.providers(commit).next().is_some() {
+            return Ok(true);
+        }
+        Ok(self.containing(commit, haves)?.is_some())
+    }
+
+    /// A bundle whose tip reaches a commit that its own external base does not.
+    fn containing(&self, commit: &Oid, haves: &Haves) -> Result<Option<BundleId>, RepositoryError> {
+        let tips = haves
+            .room
+            .iter()
+            .filter_map(|tip| Some((tip, self.state.bundles_at(tip).next_back()?)));
+        for (tip, bundle) in tips.take(MAX_CONTAINING_TIPS) {
+            if self.repository.is_ancestor(commit, tip)? {
+                return Ok(if self.is_below_the_room(commit)? {
+                    None
+                } else {
+                    Some(*bundle.id())
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a commit lies in the external base of the room's bundles rather than in one of them.
+    fn is_below_the_room(&self, commit: &Oid) -> Result<bool, RepositoryError> {
+        let external = self.external_prerequisites();
+        let here = self.repository.contains(&external)?;
+        for (oid, _) in external.iter().zip(here).filter(|(_, here)| *here) {
+            if self.repository.is_ancestor(commit, oid)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the room's bundles expect and no bundle has as its tip.
+    fn external_prerequisites(&self) -> Vec<Oid> {
+        let mut external = BTreeSet::new();
+        for bundle in self.state.bundles() {
+            // With needs and without a hint, the room holds all it expects.
+            if !bundle.part.needs.is_empty() && bundle.part.base_hint.is_none() {
+                continue;
+            }
+            for oid in &bundle.part.prerequisites {
+                if self.state.providers(oid).next().is_none() {
+                    external.insert(*oid);
+                }
+            }
+        }
+        external.into_iter().collect()
+    }
+
+    /// Where receivers find the prerequisites: bundles of the room, and a branch elsewhere for the others.
+    fn sources(
+        &self,
+        prerequisites: &[Oid],
+        haves: &Haves,
+    ) -> Result<(Vec<BundleId>, Option<BaseHint>), RepositoryError> {
+        let mut needs = Vec::new();
+        let mut hint = None;
+        for oid in prerequisites {
+            let tip_of = self.state.providers(oid).next_back().map(|bundle| *bundle.id());
+            let found = match tip_of {
+                Some(id) => Some(id),
+                None => self.containing(oid, haves)?,
+            };
+            if let Some(id) = found.filter(|id| !needs.contains(id)) {
+                needs.push(id);
+            }
+            // A bundle that contains it may be found wanting; the hint costs nothing.
+            if tip_of.is_none() && hint.is_none() {
+                hint = self.base_hint(oid, haves)?;
+            }
+        }
+        Ok((needs, hint))
+    }
+
+    /// Where a commit outside the room can be had.
+    fn base_hint(&self, commit: &Oid, haves: &Haves) -> Result<Option<BaseHint>, RepositoryError> {
+        for base in &haves.base {
+            if base.hint.is_some() && self.repository.is_ancestor(commit, &base.oid)? {
+                return Ok(base.hint.clone());
+            }
+        }
+        // Somebody who pushed on the same base knew where it is from.
+        let same_base = |bundle: &&crate::room_state::RoomBundle| bundle.part.prerequisites.contains(commit);
+        Ok(self
+            .state
+            .bundles()
+            .iter()
+            .rev()
+            .find(same_base)
+            .and_then(|bundle| bundle.part.base_hint.clone()))
+    }
+
+    /// Where tips come from that the room has as refs only.
+    fn hint_of_bare_refs(&self, tips: &[Tip]) -> Option<BaseHint> {
+        let bare = tips
+            .iter()
+            .filter(|tip| self.state.bundles_at(&tip.object.oid).next().is_none());
+        bare.into_iter().find_map(|tip| {
+            let same = self.state.refs().values().find(|found| found.oid == tip.object.oid)?;
+            same.base_hint.clone()
+        })
+    }
+}
+
+/// What became of tips that the haves reach.
+struct Rest {
+    /// By position: not in the bundle.
+    left_out: Vec<bool>,
+    hint: Option<BaseHint>,
+}
+
+fn header_name(name: &BundleRefName) -> HeaderRefName {
+    match name {
+        BundleRefName::Ref(name) => name.into(),
+        BundleRefName::Head => "HEAD".parse().expect("git accepts HEAD as a ref name"),
+    }
+}

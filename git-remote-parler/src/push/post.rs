@@ -1,0 +1,98 @@
+//! The message of a push: its parts, its signature, and the bytes that go with it.
+
+use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parler_client::{BlobSource, Client, ClientError};
+use parler_protocol::api::Posted;
+use parler_protocol::{
+    BUNDLE_MEDIA_TYPE, BundlePart, BundleRef, Draft, Head, HubId, RoomName, SignContext, Signed, Target, sign,
+};
+
+use super::plan::BundlePlan;
+use crate::pack::BuiltBundle;
+use crate::spool::Spool;
+
+impl BlobSource for Spool {
+    fn size(&self) -> u64 {
+        Self::size(self)
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(self.reader()))
+    }
+}
+
+/// A bundle and what is told about it.
+pub(super) struct Packed {
+    pub(super) built: BuiltBundle,
+    pub(super) part: BundlePart,
+}
+
+impl Packed {
+    pub(super) fn new(built: BuiltBundle, plan: &BundlePlan, summary: Option<String>) -> Self {
+        let refs: Vec<BundleRef> = plan
+            .header
+            .refs
+            .iter()
+            .map(|tip| BundleRef {
+                name: tip
+                    .name
+                    .as_str()
+                    .parse()
+                    .expect("the header's names were made from the room's"),
+                oid: tip.oid,
+            })
+            .collect();
+        let part = BundlePart {
+            blob: built.spool.id(),
+            vcs: "git".to_owned(),
+            size: built.spool.size(),
+            media_type: Some(BUNDLE_MEDIA_TYPE.to_owned()),
+            tip: refs.first().map(|first| first.oid.to_string()),
+            base: plan.base_hint.as_ref().map(|hint| hint.name.to_string()),
+            summary,
+            refs,
+            prerequisites: plan.header.prerequisites.clone(),
+            object_format: Some(plan.header.object_format),
+            commits: Some(plan.commits),
+            objects: Some(u64::from(built.objects)),
+            needs: plan.needs.clone(),
+            base_hint: plan.base_hint.clone(),
+        };
+        Self { built, part }
+    }
+}
+
+/// Signs a draft for a room with the newest head that was told.
+pub(crate) fn sign_for_room(client: &Client, hub: &HubId, room: &RoomName, head: &Head, draft: &Draft) -> Signed {
+    let identity = client.identity();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    sign(
+        draft,
+        &SignContext {
+            key: &identity.key,
+            name: &identity.name,
+            role: identity.role.as_ref(),
+            hub,
+            room,
+            target: &Target::Room { room: room.clone() },
+            head,
+            now_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+        },
+    )
+}
+
+pub(super) fn post(
+    client: &Client,
+    room: &RoomName,
+    signed: &Signed,
+    packed: Option<&Packed>,
+) -> Result<Posted, ClientError> {
+    client.post(
+        room,
+        signed,
+        None,
+        packed.map(|packed| &packed.built.spool as &dyn BlobSource),
+    )
+}

@@ -1,0 +1,494 @@
+//! One push from the first decision to the hub's answer.
+
+use std::collections::{HashMap, HashSet};
+
+use parler_client::ClientError;
+use parler_protocol::api::Posted;
+use parler_protocol::{
+    BundleId, BundleRefName, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart,
+};
+
+use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
+use super::plan::{Plan, Planner, Tip, Unplanned};
+use super::post::{Packed, post, sign_for_room};
+use super::{PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup};
+use crate::base::{Bases, ordinary_remotes};
+use crate::pack::build_bundle;
+use crate::repository::{LocalHead, Repository, RepositoryError, Resolved};
+use crate::room::Room;
+use crate::room_state::{RoomState, first_head};
+
+pub(super) fn push(
+    pusher: &Pusher<'_>,
+    request: &PushRequest<'_>,
+    target: RoomLookup,
+) -> Result<PushReport, PushError> {
+    let (room, must_create) = pusher.open(target)?;
+    let ours = pusher.repository.object_format();
+    if let Some(theirs) = room.state.object_format().filter(|theirs| *theirs != ours) {
+        return Err(PushError::ObjectFormat {
+            room: room.state.room().clone(),
+            theirs,
+            ours,
+        });
+    }
+    let report = PushReport {
+        room: room.state.room().clone(),
+        refs: Vec::new(),
+        posted: None,
+        bundle: None,
+        bundle_id: None,
+        room_created: false,
+        notes: Vec::new(),
+    };
+    let mut push = Push {
+        pusher,
+        request,
+        room,
+        report,
+        must_create,
+        outcomes: HashMap::new(),
+        moves: Vec::new(),
+    };
+    push.decide()?;
+    push.refuse_directory_conflicts();
+    let loose = push.loose_tips()?;
+    push.send(&loose)?;
+    Ok(push.into_report())
+}
+
+/// A ref that is going to move.
+struct Move {
+    update: RefUpdate,
+    new: Option<Resolved>,
+}
+
+struct Push<'a, 'r> {
+    pusher: &'a Pusher<'a>,
+    request: &'a PushRequest<'r>,
+    room: Room,
+    must_create: bool,
+    report: PushReport,
+    outcomes: HashMap<RefName, RefOutcome>,
+    moves: Vec<Move>,
+}
+
+impl Push<'_, '_> {
+    fn repository(&self) -> &Repository {
+        self.pusher.repository
+    }
+
+    fn state(&self) -> &RoomState {
+        &self.room.state
+    }
+
+    fn refuse(&mut self, name: &RefName, why: Refusal) {
+        self.outcomes.insert(name.clone(), RefOutcome::Refused(why));
+    }
+
+    fn decide(&mut self) -> Result<(), PushError> {
+        let mut seen = HashSet::new();
+        for change in &self.request.changes {
+            let name = &change.destination;
+            if !seen.insert(name) {
+                self.refuse(name, Refusal::Other("it is pushed to twice".to_owned()));
+                self.moves.retain(|planned| planned.update.name != *name);
+                continue;
+            }
+            let new = match change
+                .source
+                .as_deref()
+                .map(|source| self.repository().resolve(source))
+                .transpose()
+            {
+                Ok(new) => new,
+                Err(RepositoryError::UnknownRevision { revision, .. }) => {
+                    self.refuse(
+                        name,
+                        Refusal::Other(format!("src refspec {revision} does not match any")),
+                    );
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let wish = Wish {
+                name,
+                current: self.state().refs().get(name).map(|found| found.oid),
+                new,
+                forced: change.forced,
+                is_head: self.state().head_ref() == Some(name),
+            };
+            let outcome = match decide(&wish, |current, new| relation(self.repository(), current, new))? {
+                Decision::Move { rewinds } => {
+                    let peeled = new.and_then(|new| new.commit.filter(|commit| *commit != new.oid));
+                    let (old, new_oid) = (wish.current, new.map(|new| new.oid));
+                    let update = RefUpdate {
+                        name: name.clone(),
+                        old,
+                        new: new_oid,
+                        forced: rewinds,
+                        peeled,
+                    };
+                    self.moves.push(Move { update, new });
+                    continue;
+                }
+                Decision::UpToDate => RefOutcome::UpToDate,
+                Decision::NothingToDelete => RefOutcome::NothingToDelete,
+                Decision::Refuse(why) => RefOutcome::Refused(why),
+            };
+            self.outcomes.insert(name.clone(), outcome);
+        }
+        Ok(())
+    }
+
+    fn refuse_directory_conflicts(&mut self) {
+        let deleted: HashSet<&RefName> = self
+            .moves
+            .iter()
+            .filter(|planned| planned.update.new.is_none())
+            .map(|planned| &planned.update.name)
+            .collect();
+        let there = self.state().refs().keys().filter(|name| !deleted.contains(name));
+        let created: Vec<&RefName> = self
+            .moves
+            .iter()
+            .filter(|planned| planned.update.old.is_none() && planned.update.new.is_some())
+            .map(|planned| &planned.update.name)
+            .collect();
+        let conflicts: Vec<(RefName, RefName)> = directory_conflicts(there, &created)
+            .into_iter()
+            .map(|(position, other)| (created[position].clone(), other))
+            .collect();
+        for (name, other) in conflicts {
+            self.refuse(
+                &name,
+                Refusal::Other(format!("'{other}' exists; cannot create '{name}'")),
+            );
+            self.moves.retain(|planned| planned.update.name != name);
+        }
+    }
+
+    fn loose_tips(&self) -> Result<Vec<Tip>, PushError> {
+        let mut tips = Vec::new();
+        for loose in &self.request.loose {
+            let object = self.repository().resolve(&loose.revision)?;
+            let commit = object.commit.ok_or_else(|| PushError::NotACommit {
+                revision: loose.revision.clone(),
+            })?;
+            tips.push(Tip {
+                name: loose.name.clone(),
+                object,
+                commit,
+            });
+        }
+        Ok(tips)
+    }
+
+    /// The tips that must be in the room when this push is done.
+    fn tips(&self, loose: &[Tip]) -> Vec<Tip> {
+        let moved = self.moves.iter().filter_map(|planned| {
+            let object = planned.new?;
+            Some(Tip {
+                name: BundleRefName::Ref(planned.update.name.clone()),
+                object,
+                commit: object.commit?,
+            })
+        });
+        moved.chain(loose.iter().cloned()).collect()
+    }
+
+    /// Whether there is anything to post: with riders a push is all or nothing.
+    fn is_worth_posting(&self, loose: &[Tip]) -> bool {
+        let refused = self
+            .outcomes
+            .values()
+            .any(|outcome| matches!(outcome, RefOutcome::Refused(_)));
+        if self.request.extra.is_some() {
+            !refused
+        } else {
+            !self.moves.is_empty() || !loose.is_empty()
+        }
+    }
+
+    fn send(&mut self, loose: &[Tip]) -> Result<(), PushError> {
+        let tips = self.tips(loose);
+        self.report.bundle_id = self.known_bundle(&tips);
+        if !self.is_worth_posting(loose) {
+            return self.give_up_moves();
+        }
+        let planner = Planner {
+            repository: self.repository(),
+            state: self.state(),
+            bases: if self.request.full || tips.is_empty() {
+                Bases::default()
+            } else {
+                Bases::find(self.repository(), &self.pusher.policy.base)?
+            },
+            full: self.request.full,
+            name_every_tip: self.request.name_every_tip || !loose.is_empty(),
+        };
+        let plan = match planner.plan(&tips)? {
+            Ok(plan) => plan,
+            Err(Unplanned::CutOff(commits)) => return self.refuse_cut_off(&commits),
+        };
+        if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {
+            return Ok(());
+        }
+        let packed = self.pack(&plan)?;
+        if self.must_create {
+            self.room = Room::create(self.pusher.client, self.pusher.room)?;
+            self.report.room_created = true;
+        }
+        self.post_until_decided(&plan, packed.as_ref(), &tips)?;
+        Ok(())
+    }
+
+    /// With riders, nothing moves when one ref was refused.
+    fn give_up_moves(&mut self) -> Result<(), PushError> {
+        for planned in std::mem::take(&mut self.moves) {
+            self.refuse(
+                &planned.update.name,
+                Refusal::Other("another ref of this push was refused".to_owned()),
+            );
+        }
+        Ok(())
+    }
+
+    fn refuse_cut_off(&mut self, commits: &[Oid]) -> Result<(), PushError> {
+        let remotes = ordinary_remotes(self.repository())?;
+        let remote = remotes.first().map_or("", |remote| remote.name.as_str());
+        let command = format!("git fetch --unshallow {remote}");
+        let cut = commits.first().map(Oid::to_string).unwrap_or_default();
+        self.report.notes.push(format!(
+            "history is cut off here at {cut}, which neither room '{}' nor the base holds: {}",
+            self.report.room,
+            command.trim_end()
+        ));
+        for planned in std::mem::take(&mut self.moves) {
+            if planned.update.new.is_some() {
+                self.refuse(
+                    &planned.update.name,
+                    Refusal::Other("shallow update not allowed".to_owned()),
+                );
+            } else {
+                self.refuse(
+                    &planned.update.name,
+                    Refusal::Other("another ref of this push was refused".to_owned()),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn pack(&self, plan: &Plan) -> Result<Option<Packed>, PushError> {
+        let Some(bundle) = &plan.bundle else { return Ok(None) };
+        let built = build_bundle(self.repository(), &bundle.header, &self.repository().parler_dir())?;
+        let tip = self.repository().resolve(&bundle.header.refs[0].oid.to_string())?;
+        let summary = tip.commit.and_then(|commit| self.repository().subject(&commit).ok());
+        Ok(Some(Packed::new(
+            built,
+            bundle,
+            summary.filter(|summary| !summary.is_empty()),
+        )))
+    }
+
+    /// Posts, and where refs moved meanwhile, reports those and posts the others. Every round loses a ref.
+    fn post_until_decided(&mut self, plan: &Plan, packed: Option<&Packed>, tips: &[Tip]) -> Result<(), PushError> {
+        let mut is_first = true;
+        loop {
+            let packed = packed.filter(|packed| self.needs_bundle(packed) || !self.request.loose.is_empty());
+            let id = packed.map(|packed| packed.part.blob).or(self.report.bundle_id);
+            let draft = self.draft(plan, packed, id, is_first)?;
+            let (hub, room) = (self.state().hub(), self.state().room());
+            let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
+            match post(self.pusher.client, room, &signed, packed) {
+                Ok(posted) => {
+                    self.done(posted, packed, tips);
+                    return Ok(());
+                }
+                Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,
+                Err(error) => return Err(error.into()),
+            }
+            if self.request.extra.is_some() {
+                return self.give_up_moves();
+            }
+            if self.moves.is_empty() {
+                return Ok(());
+            }
+            is_first = false;
+        }
+    }
+
+    /// Whether one of the refs that still move is in the bundle.
+    fn needs_bundle(&self, packed: &Packed) -> bool {
+        let bundled = |oid: Option<Oid>| packed.part.refs.iter().any(|tip| Some(tip.oid) == oid);
+        self.moves.iter().any(|planned| bundled(planned.update.new))
+    }
+
+    fn draft(
+        &self,
+        plan: &Plan,
+        packed: Option<&Packed>,
+        id: Option<BundleId>,
+        may_set_head: bool,
+    ) -> Result<Draft, PushError> {
+        let mut parts = Vec::new();
+        parts.extend(packed.map(|packed| packed.part.clone().into()));
+        if !self.moves.is_empty() {
+            let updates: Vec<RefUpdate> = self.moves.iter().map(|planned| planned.update.clone()).collect();
+            // Whoever pushed first in between has set it.
+            let head = if may_set_head { self.first_head(&updates)? } else { None };
+            let object_format = self.repository().object_format();
+            let base_hint = plan.refs_hint.clone();
+            parts.push(
+                RefsPart {
+                    updates,
+                    atomic: false,
+                    object_format,
+                    head,
+                    base_hint,
+                }
+                .into(),
+            );
+        }
+        if let Some(extra) = self.request.extra {
+            parts.extend(extra(id));
+        }
+        let mut draft = Draft::new(parts);
+        draft.mentions = self.request.mentions.clone();
+        draft.reply_to = self.request.reply_to;
+        Ok(draft)
+    }
+
+    /// What HEAD becomes by the room's first branches: the pusher's own branch if it is among them.
+    fn first_head(&self, updates: &[RefUpdate]) -> Result<Option<RefName>, PushError> {
+        if self.state().head_ref().is_some() {
+            return Ok(None);
+        }
+        let current = match self.repository().head() {
+            Ok(LocalHead::Branch { name, .. }) => Some(name),
+            _ => None,
+        };
+        let own = updates
+            .iter()
+            .find(|update| update.new.is_some() && current.as_deref() == Some(update.name.as_str()));
+        Ok(own.map(|update| update.name.clone()).or_else(|| first_head(updates)))
+    }
+
+    fn answer_problem(&mut self, problem: Problem) -> Result<(), PushError> {
+        match problem.code {
+            ErrorCode::RefMoved if !problem.conflicts.is_empty() => {
+                let before = self.moves.len();
+                for conflict in &problem.conflicts {
+                    self.lose(conflict)?;
+                }
+                if self.moves.len() < before {
+                    Ok(())
+                } else {
+                    Err(ClientError::Problem(problem).into())
+                }
+            }
+            ErrorCode::RefDirectoryConflict => {
+                let before = self.moves.len();
+                self.room = Room::read(self.pusher.client, self.pusher.room, self.pusher.cache)?;
+                self.refuse_directory_conflicts();
+                if self.moves.len() == before {
+                    self.refuse_all(&problem.detail);
+                }
+                Ok(())
+            }
+            _ => Err(ClientError::Problem(problem).into()),
+        }
+    }
+
+    fn refuse_all(&mut self, why: &str) {
+        for planned in std::mem::take(&mut self.moves) {
+            self.refuse(&planned.update.name, Refusal::Other(why.to_owned()));
+        }
+    }
+
+    /// A ref that somebody else moved first.
+    fn lose(&mut self, conflict: &RefConflict) -> Result<(), PushError> {
+        let Some(position) = self
+            .moves
+            .iter()
+            .position(|planned| planned.update.name == conflict.name)
+        else {
+            return Ok(());
+        };
+        let lost = self.moves.remove(position);
+        let outcome = match (conflict.actual, lost.new) {
+            (actual, new) if actual == new.map(|new| new.oid) => RefOutcome::UpToDate,
+            (Some(actual), Some(new)) => match relation(self.repository(), actual, &new)? {
+                Relation::Diverged => RefOutcome::Refused(Refusal::NonFastForward),
+                _ => RefOutcome::Refused(Refusal::FetchFirst),
+            },
+            _ => RefOutcome::Refused(Refusal::FetchFirst),
+        };
+        self.outcomes.insert(conflict.name.clone(), outcome);
+        Ok(())
+    }
+
+    fn done(&mut self, posted: Posted, packed: Option<&Packed>, tips: &[Tip]) {
+        for planned in std::mem::take(&mut self.moves) {
+            self.outcomes
+                .insert(planned.update.name.clone(), RefOutcome::Moved(planned.update));
+        }
+        self.report.posted = Some(posted);
+        let Some(packed) = packed else { return };
+        self.report.bundle = Some(PushedBundle {
+            id: packed.part.blob,
+            size: packed.part.size,
+            commits: packed.part.commits.unwrap_or_default(),
+            objects: u64::from(packed.built.objects),
+            prerequisites: packed.part.prerequisites.clone(),
+        });
+        let first = tips.first().map(|tip| tip.object.oid);
+        if packed.part.refs.iter().any(|tip| Some(tip.oid) == first) || self.report.bundle_id.is_none() {
+            self.report.bundle_id = Some(packed.part.blob);
+        }
+    }
+
+    /// A bundle of the room with the first tip, or with the first ref that is up to date.
+    fn known_bundle(&self, tips: &[Tip]) -> Option<BundleId> {
+        let at = |oid: &Oid| self.state().bundles_at(oid).next_back().map(|bundle| *bundle.id());
+        if let Some(tip) = tips.first() {
+            return at(&tip.object.oid);
+        }
+        let first = self.request.changes.first()?;
+        self.state()
+            .refs()
+            .get(&first.destination)
+            .and_then(|found| at(&found.oid))
+    }
+
+    fn into_report(mut self) -> PushReport {
+        let outcome = |name: &RefName| self.outcomes.get(name).cloned();
+        let mut reports: Vec<RefReport> = Vec::new();
+        for change in &self.request.changes {
+            if let Some(outcome) = outcome(&change.destination) {
+                reports.push(RefReport {
+                    name: change.destination.clone(),
+                    outcome,
+                });
+            }
+        }
+        self.report.refs = reports;
+        self.report
+    }
+}
+
+fn relation(repository: &Repository, current: Oid, new: &Resolved) -> Result<Relation, RepositoryError> {
+    if !repository.contains(&[current])?[0] {
+        return Ok(Relation::Unknown);
+    }
+    let current = repository.resolve(&current.to_string())?;
+    let (Some(current), Some(new)) = (current.commit, new.commit) else {
+        return Ok(Relation::NotCommits);
+    };
+    Ok(if repository.is_ancestor(&current, &new)? {
+        Relation::Ahead
+    } else {
+        Relation::Diverged
+    })
+}
