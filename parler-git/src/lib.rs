@@ -1,1 +1,62 @@
-//! x
+//! `git parler`: the command line, and the edge of the remote helper that git starts for `parler::` remotes.
+//!
+//! One program plays both, by the name it is called by: [`run`] is all that its files hold. This crate is the edge of
+//! Parler: only here the environment is read, text reaches a terminal, keys and sessions are kept, and a process ends.
+
+mod agents;
+mod banner;
+mod bundles;
+mod cli;
+mod commands;
+mod context;
+mod demo;
+mod environment;
+mod error;
+mod helper;
+mod home;
+mod hubs;
+mod identity;
+mod local_hub;
+mod log_entry;
+mod naming;
+mod output;
+mod posting;
+mod sessions;
+mod text;
+mod view;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use environment::Environment;
+use error::Error;
+
+/// The name under which this program is git's helper for `parler::` remotes.
+const HELPER_NAME: &str = "git-remote-parler";
+
+/// Plays the program this process was called as, and gives its exit code.
+pub fn run() -> ExitCode {
+    let environment = match Environment::from_process() {
+        Ok(environment) => environment,
+        Err(error) => return fail(&Error::io("tell the working directory", &error)),
+    };
+    let name = environment
+        .arguments
+        .first()
+        .and_then(|name| Path::new(name).file_stem());
+    if name.is_some_and(|name| name == HELPER_NAME) {
+        helper::run(environment)
+    } else {
+        commands::run(environment)
+    }
+}
+
+/// Says why a program failed, and gives its exit code.
+fn fail(error: &Error) -> ExitCode {
+    if error.kind != error::ErrorKind::OutputClosed {
+        // Where stderr is gone as well nobody can be told.
+        let _ = writeln!(std::io::stderr(), "parler: {error}");
+    }
+    ExitCode::from(error.kind.exit_code())
+}

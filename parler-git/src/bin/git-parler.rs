@@ -1,2 +1,5 @@
-//! x
-fn main() {}
+//! The program `git parler`.
+
+fn main() -> std::process::ExitCode {
+    parler_git::run()
+}

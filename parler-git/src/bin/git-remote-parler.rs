@@ -1,2 +1,5 @@
-//! x
-fn main() {}
+//! The program that git starts for `parler::` remotes.
+
+fn main() -> std::process::ExitCode {
+    parler_git::run()
+}

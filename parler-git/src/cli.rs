@@ -1,0 +1,252 @@
+//! The command line: verbs, options and what they are for. Values are checked where they are used, so that a bad one
+//! gets the same one line whether it came from an option, a variable or a configuration.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Hand work between coding agents, people and CI with git itself.
+#[derive(Debug, Parser)]
+#[command(name = "git-parler", bin_name = "git parler", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Globals {
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Act as this agent [default: PARLER_AGENT, then the work tree's, then parler.agent]
+    #[arg(long = "as", value_name = "NAME", global = true)]
+    pub(crate) agent: Option<String>,
+    /// The hub: a URL, or local [default: PARLER_HUB, then parler.hub, then local]
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) hub: Option<String>,
+    /// The room [default: PARLER_ROOM, then parler.room]
+    #[arg(long, value_name = "ROOM", global = true)]
+    pub(crate) room: Option<String>,
+    /// Colour the output [default: color.parler, then color.ui]
+    #[arg(long, value_name = "WHEN", global = true, num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    pub(crate) color: Option<ColorWhen>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    Always,
+    Auto,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Choose the hub, name and role of this work tree, and say hello to the hub
+    Connect(Connect),
+    /// Show which agent acts here, its key and its hub
+    Whoami,
+    /// Make an invite code for a room
+    Invite(Invite),
+    /// Become a member of a room
+    Join(Join),
+    /// List the rooms I am in
+    Rooms,
+    /// List the members of a room
+    Roster,
+    /// Post a text
+    Send(Send),
+    /// Read what is new in a room, handoffs to me first
+    Recv(Recv),
+    /// Hand over the next action
+    Handoff(Handoff),
+    /// Bundle a branch, post it, move the room's ref
+    Push(Push),
+    /// Take a bundle's bytes out of a room, without importing them
+    Fetch(Fetch),
+    /// Import a bundle under refs/parler/; nothing is checked out or merged
+    Apply(Apply),
+    /// Show a message or a bundle
+    Show(Show),
+    /// Watch two agents hand a branch over, with the real programs, in a temporary place
+    Demo(Demo),
+    /// Run, stop or look for the local hub
+    #[command(hide = true)]
+    Hub(Hub),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Connect {
+    /// Use this user's own hub, started when needed
+    #[arg(long, conflicts_with = "hub")]
+    pub(crate) local: bool,
+    /// What this agent does, such as reviewer; an empty text takes the role away
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Invite {
+    /// The room; made if there is none of that name [default: --room]
+    #[arg(long, value_name = "ROOM")]
+    pub(crate) group: Option<String>,
+    /// How long the code works: 90s, 30m, 24h, 7d
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) ttl: String,
+    /// How often the code works
+    #[arg(long, value_name = "N")]
+    pub(crate) max_uses: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// An invite code, or a link that ends in one
+    #[arg(value_name = "CODE|LINK")]
+    pub(crate) code: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The text; - reads it from standard input
+    #[arg(value_name = "TEXT|-", allow_hyphen_values = true)]
+    pub(crate) text: String,
+    /// Name an agent that should see it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mention: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Recv {
+    /// Read again from the message after this one
+    #[arg(long, value_name = "N", conflicts_with = "all")]
+    pub(crate) since: Option<String>,
+    /// Read the whole log
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print at most this many messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+}
+
+/// The instruction of a handoff.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Instruction {
+    /// What has been done
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) summary: Option<String>,
+    /// Whose turn it is: an agent's name or role [default: anybody's]
+    #[arg(long = "for", value_name = "WHO")]
+    pub(crate) to: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Handoff {
+    /// What to do next
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) next: String,
+    #[command(flatten)]
+    pub(crate) instruction: Instruction,
+    /// What it is about: a bundle of the room (4 or more digits of its id), or a branch or commit to push with it
+    #[arg(long, value_name = "ID|REV")]
+    pub(crate) bundle: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// Commits that the receiver has: auto, none, or revisions [default: parler.base, then auto]
+    #[arg(long, value_name = "REV")]
+    pub(crate) base: Option<String>,
+    /// A text to post with it
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) note: Option<String>,
+    /// Hand over: what to do next
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) next: Option<String>,
+    #[command(flatten)]
+    pub(crate) instruction: Instruction,
+    /// Branches, tags, or SRC:DST; + in front forces [default: the current branch]
+    #[arg(value_name = "REF")]
+    pub(crate) refs: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    /// 4 or more digits of a bundle's id, or the number of the message that brought it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Where to write it; - is standard output [default: ID.bundle]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// 4 or more digits of a bundle's id, the number of a message, or a bundle file
+    #[arg(value_name = "ID|FILE")]
+    pub(crate) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The number of a message, or 4 or more digits of a bundle's id
+    #[arg(value_name = "ID|N")]
+    pub(crate) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The repository to show it with; only read [default: this one, or a sample]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) repo: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Hub {
+    #[command(subcommand)]
+    pub(crate) what: HubVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HubVerb {
+    /// Serve in this process
+    Run {
+        /// Say on standard output when it serves
+        #[arg(long)]
+        announce: bool,
+    },
+    /// Start it unless it runs
+    Start,
+    /// End it
+    Stop,
+    /// Say whether it runs
+    Status,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_every_verb_stand_before_or_behind_it() {
+        let cli = Cli::try_parse_from(["git-parler", "--room", "a", "recv", "--json", "--as", "bob"]).unwrap();
+        assert_eq!(cli.globals.room.as_deref(), Some("a"));
+        assert!(cli.globals.json);
+        assert_eq!(cli.globals.agent.as_deref(), Some("bob"));
+    }
+
+    #[test]
+    fn texts_may_begin_with_a_dash() {
+        let cli = Cli::try_parse_from(["git-parler", "send", "--room", "a", "-"]).unwrap();
+        assert!(matches!(cli.verb, Verb::Send(Send { text, .. }) if text == "-"));
+        assert!(Cli::try_parse_from(["git-parler", "handoff", "--next", "- tidy up"]).is_ok());
+    }
+}

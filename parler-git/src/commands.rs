@@ -1,0 +1,101 @@
+//! The verbs of `git parler`: reading the command line, running one verb, and turning its end into an exit code.
+
+use std::process::ExitCode;
+
+use anstream::ColorChoice;
+use clap::Parser;
+use clap::error::ErrorKind as ClapKind;
+use serde_json::json;
+
+use crate::cli::{Cli, Verb};
+use crate::context::Context;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::output::{Output, color_choice};
+
+mod apply;
+mod connect;
+mod fetch;
+mod handoff;
+mod hub;
+mod invite;
+mod join;
+mod push;
+mod recv;
+mod rooms;
+mod roster;
+mod send;
+mod show;
+mod whoami;
+
+/// Runs the command line that the process was given.
+pub(crate) fn run(environment: Environment) -> ExitCode {
+    let cli = match Cli::try_parse_from(&environment.arguments) {
+        Ok(cli) => cli,
+        Err(error) => return not_a_command(&error),
+    };
+    let json = cli.globals.json;
+    match run_verb(environment, cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if json && error.kind != ErrorKind::OutputClosed {
+                let mut output = Output::new(true, ColorChoice::Never);
+                let described = json!({ "kind": error.kind.name(), "message": error.what(), "next": error.next() });
+                // When stdout is gone the line on stderr is what is left.
+                let _ = output
+                    .json(&json!({ "error": described }))
+                    .and_then(|()| output.deliver());
+            }
+            crate::fail(&error)
+        }
+    }
+}
+
+fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
+    // What needs neither a repository nor an agent comes before looking for either.
+    match cli.verb {
+        Verb::Hub(args) => return hub::run(&environment, &cli.globals, &args),
+        Verb::Demo(args) => return crate::demo::run(&environment, &args),
+        _ => {}
+    }
+    let context = Context::new(environment, cli.globals)?;
+    let config = |key: &str| context.config(key).ok().flatten();
+    let color = color_choice(context.globals.color, &context.environment, config);
+    let mut output = Output::new(context.globals.json, color);
+    match cli.verb {
+        Verb::Connect(args) => connect::run(&context, &args, &mut output)?,
+        Verb::Whoami => whoami::run(&context, &mut output)?,
+        Verb::Invite(args) => invite::run(&context, &args, &mut output)?,
+        Verb::Join(args) => join::run(&context, &args, &mut output)?,
+        Verb::Rooms => rooms::run(&context, &mut output)?,
+        Verb::Roster => roster::run(&context, &mut output)?,
+        Verb::Send(args) => send::run(&context, &args, &mut output)?,
+        Verb::Recv(args) => recv::run(&context, &args, &mut output)?,
+        Verb::Handoff(args) => handoff::run(&context, &args, &mut output)?,
+        Verb::Push(args) => push::run(&context, &args, &mut output)?,
+        Verb::Fetch(args) => fetch::run(&context, &args, &mut output)?,
+        Verb::Apply(args) => apply::run(&context, &args, &mut output)?,
+        Verb::Show(args) => show::run(&context, &args, &mut output)?,
+        Verb::Hub(_) | Verb::Demo(_) => {}
+    }
+    output.deliver()
+}
+
+/// Help and version are results; anything else is a usage error.
+fn not_a_command(error: &clap::Error) -> ExitCode {
+    // When it cannot be shown nothing else can be either.
+    let _ = error.print();
+    match error.kind() {
+        ClapKind::DisplayHelp | ClapKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(ErrorKind::Usage.exit_code()),
+    }
+}
+
+/// The text of an option, which must say something.
+fn filled<'a>(option: &str, text: &'a str) -> Result<&'a str> {
+    if text.trim().is_empty() {
+        Err(Error::usage(format_args!("{option} is empty")))
+    } else {
+        Ok(text)
+    }
+}

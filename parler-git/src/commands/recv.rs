@@ -1,0 +1,228 @@
+//! `git parler recv`: what is new in a room, led by the handoffs to this agent. Acknowledges what reached the reader,
+//! and nothing else.
+
+use git_remote_parler::room::Room;
+use parler_client::{Client, ReadFrom};
+use parler_protocol::limits::MAX_PAGE_MESSAGES;
+use parler_protocol::{HubId, Part, RoomName, Seq};
+use serde_json::json;
+
+use crate::banner::Banner;
+use crate::bundles::BundleView;
+use crate::cli::Recv;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::log_entry::LogEntry;
+use crate::output::Output;
+use crate::posting::in_room;
+use crate::view::render;
+
+/// How much of a log is held at once; a longer one is shown in several strokes, each led by its own handoffs.
+const STROKE_BYTES: usize = 64 << 20; // 64 MiB
+
+pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result<()> {
+    let room = context.room()?;
+    let since = args.since.as_deref().map(parse_since).transpose()?;
+    let client = context.client()?;
+    let hub = client.hub_id()?;
+    let mut reading = Reading::start(&client, hub, &room, args, since)?;
+    loop {
+        let stroke = reading.stroke()?;
+        if stroke.is_empty() && !output.is_json() {
+            if reading.shown == 0 {
+                output.remark(&format!("nothing new in '{}'", reading.room));
+            }
+            return Ok(());
+        }
+        reading.show(context, &stroke, output)?;
+        // A reader that has gone away has read we do not know what: it is told again.
+        output.deliver()?;
+        reading.acknowledge(&stroke)?;
+        if reading.is_done() || stroke.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn parse_since(text: &str) -> Result<Seq> {
+    text.parse()
+        .map_err(|error| Error::usage(format_args!("--since: {error}")))
+}
+
+/// A way through the log.
+struct Reading<'a> {
+    client: &'a Client,
+    hub: HubId,
+    /// The room as its maker spelled it.
+    room: RoomName,
+    /// What this agent had acknowledged at the start.
+    cursor: Seq,
+    /// The last message read.
+    at: Seq,
+    /// The newest message there was at the start.
+    head: Seq,
+    /// How many more may be shown.
+    left: Option<u32>,
+    shown: usize,
+    /// Read and not yet handed on: the rest of a page that was cut.
+    ahead: Vec<LogEntry>,
+}
+
+impl<'a> Reading<'a> {
+    fn start(client: &'a Client, hub: HubId, room: &RoomName, args: &Recv, since: Option<Seq>) -> Result<Self> {
+        let limit = MAX_PAGE_MESSAGES;
+        let page = client
+            .messages(
+                room,
+                &ReadFrom {
+                    after: None,
+                    limit: Some(limit),
+                    wait: None,
+                },
+            )
+            .map_err(|error| in_room(room, error))?;
+        let first = page
+            .messages
+            .first()
+            .map(|raw| LogEntry::read(raw.clone(), &hub, page.cursor).seq);
+        let cursor = first.map_or(page.cursor, |first| Seq::new(first.get().saturating_sub(1)));
+        let mut reading = Self {
+            client,
+            hub,
+            room: page.room,
+            cursor,
+            at: if args.all { Seq::ZERO } else { since.unwrap_or(cursor) },
+            head: page.head.seq,
+            left: args.limit,
+            shown: 0,
+            ahead: Vec::new(),
+        };
+        if reading.at == cursor {
+            // The page that told the cursor is also the first one to show.
+            reading.ahead = reading.read_entries(page.messages);
+        }
+        Ok(reading)
+    }
+
+    fn read_entries(&self, messages: Vec<Box<serde_json::value::RawValue>>) -> Vec<LogEntry> {
+        let mut expected = self.at;
+        let read = messages.into_iter().map(|raw| {
+            expected = expected.next();
+            let entry = LogEntry::read(raw, &self.hub, expected);
+            expected = entry.seq;
+            entry
+        });
+        read.collect()
+    }
+
+    /// The next messages: all there were at the start, as far as they fit into memory.
+    fn stroke(&mut self) -> Result<Vec<LogEntry>> {
+        let mut entries = std::mem::take(&mut self.ahead);
+        let mut bytes: usize = entries.iter().map(LogEntry::raw_len).sum();
+        if let Some(last) = entries.last() {
+            self.at = last.seq;
+        }
+        while self.at < self.head && bytes < STROKE_BYTES {
+            let from = ReadFrom {
+                after: Some(self.at),
+                limit: Some(MAX_PAGE_MESSAGES),
+                wait: None,
+            };
+            let page = self
+                .client
+                .messages(&self.room, &from)
+                .map_err(|error| in_room(&self.room, error))?;
+            let read = self.read_entries(page.messages);
+            let Some(last) = read.last() else { break };
+            self.at = last.seq;
+            bytes += read.iter().map(LogEntry::raw_len).sum::<usize>();
+            entries.extend(read);
+        }
+        Ok(entries)
+    }
+
+    /// How many of these messages are shown: the limit cuts the list, not the search for handoffs.
+    fn shown_of<'e>(&self, stroke: &'e [LogEntry]) -> &'e [LogEntry] {
+        let most = self.left.map_or(stroke.len(), |left| left as usize);
+        &stroke[..stroke.len().min(most)]
+    }
+
+    fn show(&self, context: &Context, stroke: &[LogEntry], output: &mut Output) -> Result<()> {
+        let shown = self.shown_of(stroke);
+        let banners = self.banners(context, stroke)?;
+        if output.is_json() {
+            let messages: Vec<_> = shown.iter().map(LogEntry::to_json).collect();
+            let handoffs: Vec<_> = banners.iter().map(Banner::to_json).collect();
+            let cursor = shown.last().map_or(self.at, |last| last.seq);
+            return output.json(&json!({
+                "room": self.room, "handoffs": handoffs, "messages": messages, "cursor": cursor, "head": self.head,
+            }));
+        }
+        for banner in &banners {
+            output.text(&banner.render())?;
+            output.text("\n")?;
+        }
+        for entry in shown {
+            output.text(&render(entry, context.repository_if_any()))?;
+        }
+        Ok(())
+    }
+
+    /// The unread handoffs to this agent, newest first.
+    fn banners<'e>(&self, context: &Context, stroke: &'e [LogEntry]) -> Result<Vec<Banner<'e>>> {
+        let unread = stroke.iter().rev().filter(|entry| entry.seq > self.cursor);
+        let handoffs: Vec<_> = unread
+            .filter_map(|entry| entry.handoff_to(self.client.identity()))
+            .collect();
+        // The refs and bundles of the room are asked for only where a handoff needs them.
+        let needed = handoffs.iter().any(|(_, handoff)| handoff.bundle.is_some());
+        let room = match needed {
+            true => Some(Room::read(self.client, &self.room, &context.room_cache())?),
+            false => None,
+        };
+        let banner = |(message, handoff): (&'e parler_protocol::Message, &'e parler_protocol::HandoffPart)| {
+            let own = message.parts.iter().find_map(|part| match part {
+                Part::Bundle(bundle) if Some(bundle.blob) == handoff.bundle => Some(bundle),
+                _ => None,
+            });
+            let state = room.as_ref().map(|room| &room.state);
+            let held = || Some(&state?.bundle(handoff.bundle.as_ref()?)?.part);
+            let part = own.or_else(held);
+            Banner {
+                message,
+                handoff,
+                bundle: part.map(|part| BundleView::of(part, context.repository_if_any())),
+                apply: part.map(|part| {
+                    state
+                        .and_then(|state| state.short(&part.blob))
+                        .unwrap_or_else(|| part.blob.to_string())
+                }),
+            }
+        };
+        Ok(handoffs.into_iter().map(banner).collect())
+    }
+
+    /// Moves the cursor behind what was shown, unless that would pass over something that was not.
+    fn acknowledge(&mut self, stroke: &[LogEntry]) -> Result<()> {
+        let shown = self.shown_of(stroke);
+        self.shown += shown.len();
+        if let Some(left) = &mut self.left {
+            *left -= u32::try_from(shown.len()).unwrap_or(*left);
+        }
+        let (Some(first), Some(last)) = (shown.first(), shown.last()) else {
+            return Ok(());
+        };
+        let continues = first.seq.get() <= self.cursor.get() + 1;
+        if continues && last.seq > self.cursor {
+            self.client
+                .acknowledge(&self.room, last.seq)
+                .map_err(|error| in_room(&self.room, error))?;
+            self.cursor = last.seq;
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == Some(0) || self.at >= self.head
+    }
+}

@@ -1,0 +1,34 @@
+//! `git parler roster`: who is in a room.
+
+use parler_protocol::AgentName;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::output::Output;
+use crate::posting::in_room;
+use crate::text;
+
+/// How much of a key is shown.
+const KEY_CHARS: usize = 9;
+
+pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    let room = context.room()?;
+    let members = context
+        .client()?
+        .members(&room)
+        .map_err(|error| in_room(&room, error))?;
+    if output.is_json() {
+        return output.json(&members);
+    }
+    for member in &members.members {
+        let who = text::name_and_role(member.name.as_str(), member.role.as_ref().map(AgentName::as_str));
+        let owner = if member.owner { " · owner" } else { "" };
+        let key = &member.id.to_string()[..KEY_CHARS];
+        output.line(&format!(
+            "{who} · key {key}{owner} · read to {} · seen {}",
+            member.cursor,
+            text::local_time(member.last_seen)
+        ))?;
+    }
+    Ok(())
+}

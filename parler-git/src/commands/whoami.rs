@@ -1,0 +1,45 @@
+//! `git parler whoami`: the agent that acts here and the hub it speaks to. Asks no hub, starts none.
+
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::hubs::HubChoice;
+use crate::local_hub::LocalHub;
+use crate::output::Output;
+use crate::text;
+use crate::view::field;
+
+pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    let (agent, source) = context.agent()?;
+    let hub = context.hub()?;
+    let (hub_text, address) = match &hub {
+        HubChoice::At(address) => (address.to_string(), Some(address.to_string())),
+        HubChoice::Local => match LocalHub::of(&context.home).running()? {
+            Some(record) => (format!("local ({})", record.address), Some(record.address)),
+            None => ("local (started when needed)".to_owned(), None),
+        },
+    };
+    let room = context.room_if_any()?;
+    let identity = &agent.identity;
+    let id = identity.key.id();
+    if output.is_json() {
+        return output.json(&json!({
+            "name": identity.name,
+            "role": identity.role,
+            "id": id,
+            "source": source.describe(),
+            "hub": { "choice": hub.to_config(), "address": address },
+            "room": room,
+        }));
+    }
+    let who = text::name_and_role(identity.name.as_str(), identity.role.as_ref().map(|role| role.as_str()));
+    output.line(&who)?;
+    output.text(&field("key", &id.to_string()))?;
+    output.text(&field("by", source.describe()))?;
+    output.text(&field("hub", &hub_text))?;
+    if let Some(room) = room {
+        output.text(&field("room", room.as_str()))?;
+    }
+    Ok(())
+}

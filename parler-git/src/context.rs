@@ -1,0 +1,260 @@
+//! What every command starts from: the surroundings, the options, the repository if there is one, its configuration,
+//! and from these the agent, the hub and the room that are meant.
+
+use std::cell::OnceCell;
+
+use git_remote_parler::git::{Git, Side};
+use git_remote_parler::repository::{Repository, RepositoryError};
+use git_remote_parler::room_cache::RoomCache;
+use parler_client::Client;
+use parler_protocol::{AgentName, RoomName};
+
+use crate::agents::{NameSource, Named, default_name};
+use crate::cli::Globals;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::home::Home;
+use crate::hubs::{self, Chosen, HubChoice};
+use crate::identity::{Agent, Agents};
+
+/// Longest name that is read from the work tree's file.
+const MAX_NAME_FILE_BYTES: u64 = 1024;
+
+/// The start of a command.
+pub(crate) struct Context {
+    pub(crate) environment: Environment,
+    pub(crate) globals: Globals,
+    pub(crate) home: Home,
+    repository: Option<Repository>,
+    /// Why there is no repository.
+    no_repository: Option<RepositoryError>,
+    git: Git,
+    global_config: OnceCell<Vec<(String, String)>>,
+}
+
+impl Context {
+    /// Looks around. A directory outside of any repository is no error yet.
+    pub(crate) fn new(environment: Environment, globals: Globals) -> Result<Self> {
+        let home = Home::of(&environment)?;
+        let program = environment.git_program().ok_or_else(|| {
+            Error::fatal("there is no git on PATH").then("install git, or set PARLER_GIT to its path")
+        })?;
+        let git = Git::new(program, environment.for_git());
+        let (repository, no_repository) = match Repository::discover(git.clone(), &environment.directory) {
+            Ok(repository) => (Some(repository), None),
+            Err(error @ (RepositoryError::NotARepository { .. } | RepositoryError::NotOurs { .. })) => {
+                (None, Some(error))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self {
+            environment,
+            globals,
+            home,
+            repository,
+            no_repository,
+            git,
+            global_config: OnceCell::new(),
+        })
+    }
+
+    /// The repository this command works in, if any.
+    pub(crate) fn repository_if_any(&self) -> Option<&Repository> {
+        self.repository.as_ref()
+    }
+
+    /// The repository this command needs.
+    pub(crate) fn repository(&self) -> Result<&Repository> {
+        match (&self.repository, &self.no_repository) {
+            (Some(repository), _) => Ok(repository),
+            (None, Some(RepositoryError::NotOurs { directory })) => Err(RepositoryError::NotOurs {
+                directory: directory.clone(),
+            }
+            .into()),
+            (None, _) => Err(RepositoryError::NotARepository {
+                directory: self.environment.directory.clone(),
+            }
+            .into()),
+        }
+    }
+
+    /// Git, for commands that need no repository.
+    pub(crate) fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// A value of git's configuration: the repository's view where there is one.
+    pub(crate) fn config(&self, key: &str) -> Result<Option<String>> {
+        let value = match &self.repository {
+            Some(repository) => repository.config_string(key)?,
+            None => {
+                let entries = match self.global_config.get() {
+                    Some(entries) => entries,
+                    None => self.global_config.get_or_init(|| self.read_global_config()),
+                };
+                entries
+                    .iter()
+                    .rev()
+                    .find(|(name, _)| name == key)
+                    .map(|(_, value)| value.clone())
+            }
+        };
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    fn read_global_config(&self) -> Vec<(String, String)> {
+        let listed = self
+            .git
+            .command(Side::Push, "config")
+            .args(["-z", "--get-regexp", "^(parler|color)\\."])
+            .run();
+        // Git ends with 1 where nothing matches; what else could fail here fails elsewhere with a better message.
+        let listed = listed.unwrap_or_default();
+        let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+        entries
+            .map(|entry| {
+                let text = String::from_utf8_lossy(entry);
+                let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+                (key.to_owned(), value.to_owned())
+            })
+            .collect()
+    }
+
+    /// Sets a value of git's configuration: the repository's, or the user's outside of one.
+    pub(crate) fn set_config(&self, key: &'static str, value: &str) -> Result<()> {
+        let command = match &self.repository {
+            Some(repository) => self
+                .git
+                .command_in(Side::Push, repository.git_dir(), "config")
+                .arg("--local"),
+            None => self.git.command(Side::Push, "config").arg("--global"),
+        };
+        command.args([key, value]).run()?;
+        Ok(())
+    }
+
+    /// The agent that acts, and who said so.
+    pub(crate) fn agent(&self) -> Result<(Agent, NameSource)> {
+        let work_tree = self.work_tree_agent()?;
+        let config = self.config("parler.agent")?;
+        let named = Named {
+            flag: self.globals.agent.as_deref(),
+            environment: self.environment.agent.as_deref(),
+            work_tree: work_tree.as_deref(),
+            config: config.as_deref(),
+        };
+        let agents = Agents::of(&self.home);
+        if let Some((name, source)) = named.winner()? {
+            return Ok((agents.named(&name)?, source));
+        }
+        let place = self
+            .repository
+            .as_ref()
+            .map(|repository| repository.work_dir().unwrap_or_else(|| repository.git_dir().to_owned()));
+        let place = place.map(|place| place.canonicalize().unwrap_or(place));
+        let name = default_name(&self.environment.user, &self.environment.host, place.as_deref());
+        Ok((agents.of_place(&name, place.as_deref())?, NameSource::Place))
+    }
+
+    fn work_tree_agent(&self) -> Result<Option<String>> {
+        let Some(repository) = &self.repository else {
+            return Ok(None);
+        };
+        let path = repository.git_dir().join("parler/agent");
+        let length = path.metadata().map_or(0, |meta| meta.len());
+        match std::fs::read_to_string(&path) {
+            Ok(name) if length <= MAX_NAME_FILE_BYTES => Ok(Some(name.trim_end_matches('\n').to_owned())),
+            Ok(_) => Err(Error::usage(format_args!("{} is too long for a name", path.display()))
+                .then("git parler connect --as NAME")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(format_args!("read {}", path.display()), &error)),
+        }
+    }
+
+    /// Names this work tree's agent; outside of a repository, the user's.
+    pub(crate) fn set_agent(&self, name: &AgentName) -> Result<()> {
+        let Some(repository) = &self.repository else {
+            return self.set_config("parler.agent", name.as_str());
+        };
+        let directory = repository.git_dir().join("parler");
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| Error::io(format_args!("make {}", directory.display()), &error))?;
+        crate::home::write_private(&directory.join("agent"), format!("{name}\n").as_bytes())
+    }
+
+    /// The hub that is meant.
+    pub(crate) fn hub(&self) -> Result<HubChoice> {
+        let config = self.config("parler.hub")?;
+        let chosen = Chosen {
+            flag: self.globals.hub.as_deref(),
+            environment: self.environment.hub.as_deref(),
+            config: config.as_deref(),
+        };
+        chosen.winner()
+    }
+
+    /// A client of the hub that is meant, speaking as the agent that acts.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let (agent, _) = self.agent()?;
+        hubs::client(&self.hub()?, agent.identity, &self.home, &self.environment)
+    }
+
+    /// The room that is meant, where one is.
+    pub(crate) fn room_if_any(&self) -> Result<Option<RoomName>> {
+        let config = self.config("parler.room")?;
+        let places = [
+            (self.globals.room.as_deref(), "--room"),
+            (self.environment.room.as_deref(), "PARLER_ROOM"),
+            (config.as_deref(), "parler.room"),
+        ];
+        let Some((name, from)) = places.into_iter().find_map(|(name, from)| Some((name?, from))) else {
+            return Ok(None);
+        };
+        parse_room(name, from).map(Some)
+    }
+
+    /// The room that a command needs.
+    pub(crate) fn room(&self) -> Result<RoomName> {
+        self.room_if_any()?.ok_or_else(|| {
+            Error::usage("which room is not said").then("add --room ROOM, or once: git config parler.room ROOM")
+        })
+    }
+
+    /// Where what is known of rooms is kept between commands.
+    pub(crate) fn room_cache(&self) -> RoomCache {
+        self.repository.as_ref().map_or_else(RoomCache::none, |repository| {
+            RoomCache::in_directory(&repository.parler_dir())
+        })
+    }
+}
+
+/// Reads a room's name. `from` is where it was said.
+pub(crate) fn parse_room(name: &str, from: &str) -> Result<RoomName> {
+    name.parse()
+        .map_err(|error| Error::usage(format_args!("{from}: {error}")).then("git parler rooms"))
+}
+
+impl From<RepositoryError> for Error {
+    fn from(error: RepositoryError) -> Self {
+        match error {
+            RepositoryError::NotARepository { .. } => {
+                Self::fatal(error).then("run it inside of a repository, or make one: git init")
+            }
+            RepositoryError::NotOurs { .. } | RepositoryError::UnknownObjectFormat => Self::fatal(error),
+            RepositoryError::UnknownRevision { .. } => {
+                Self::new(ErrorKind::NotFound, error).then("git branch -a, git log")
+            }
+            RepositoryError::NotACommit { .. } | RepositoryError::NotABoolean { .. } => Self::usage(error),
+            RepositoryError::Path { .. }
+            | RepositoryError::MissingObject { .. }
+            | RepositoryError::Read { .. }
+            | RepositoryError::Git(_) => Self::fatal(error),
+        }
+    }
+}
+
+impl From<git_remote_parler::git::GitError> for Error {
+    fn from(error: git_remote_parler::git::GitError) -> Self {
+        Self::fatal(error)
+    }
+}

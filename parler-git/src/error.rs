@@ -1,0 +1,260 @@
+//! What went wrong, as one line for people and one exit code for programs. The only place that maps the errors of the
+//! libraries to either.
+
+use std::fmt;
+use std::io;
+
+use parler_client::ClientError;
+use parler_protocol::{ErrorCode, Problem};
+
+use crate::text;
+
+/// What kind of failure it is, which fixes the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ErrorKind {
+    /// The answer is no.
+    Negative,
+    /// The command line, or a value on it, is not of a form that we know.
+    Usage,
+    /// There is no such thing, or none for this agent.
+    NotFound,
+    /// The hub does not let this agent do it.
+    NotAuthorised,
+    /// The hub cannot be reached, or not serve at the moment: the same command may work later.
+    Unreachable,
+    /// Something else was faster, or is in the way.
+    Conflict,
+    /// Refused by a rule: a limit, a signature, a form.
+    Refused,
+    /// Commits that a bundle builds on are not here.
+    BaseMissing,
+    /// No repository here, or this machine would not do its part (a file, a process).
+    Fatal,
+    /// Whoever read our output stopped reading. Not a failure.
+    OutputClosed,
+}
+
+impl ErrorKind {
+    /// The exit code of `git parler`.
+    pub(crate) const fn exit_code(self) -> u8 {
+        match self {
+            Self::OutputClosed => 0,
+            Self::Negative => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::NotAuthorised => 4,
+            Self::Unreachable => 5,
+            Self::Conflict => 6,
+            Self::Refused => 7,
+            Self::BaseMissing => 8,
+            Self::Fatal => 128,
+        }
+    }
+
+    /// The name in `--json` output.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::OutputClosed => "output_closed",
+            Self::Negative => "negative",
+            Self::Usage => "usage",
+            Self::NotFound => "not_found",
+            Self::NotAuthorised => "not_authorised",
+            Self::Unreachable => "unreachable",
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::BaseMissing => "base_missing",
+            Self::Fatal => "fatal",
+        }
+    }
+}
+
+/// Why a command failed: what, naming the thing, and where it helps the next command.
+#[derive(Debug)]
+pub(crate) struct Error {
+    pub(crate) kind: ErrorKind,
+    what: String,
+    next: Option<String>,
+}
+
+/// The result of everything a command does.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, what: impl fmt::Display) -> Self {
+        Self {
+            kind,
+            what: what.to_string(),
+            next: None,
+        }
+    }
+
+    /// Adds the command that helps.
+    pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    pub(crate) fn usage(what: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Usage, what)
+    }
+
+    pub(crate) fn fatal(what: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Fatal, what)
+    }
+
+    /// A failed look at, or change of, a file or directory.
+    pub(crate) fn io(doing: impl fmt::Display, source: &io::Error) -> Self {
+        Self::fatal(format_args!("cannot {doing}: {source}"))
+    }
+
+    /// A failed write to our own output.
+    pub(crate) fn output(source: &io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(ErrorKind::OutputClosed, "the reader of the output went away"),
+            _ => Self::io("write the output", source),
+        }
+    }
+
+    /// There is no such room, or not for me: the same words for both, so that they tell a stranger nothing.
+    pub(crate) fn no_room(room: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::NotFound, format_args!("no room '{room}' that you belong to")).then("git parler join CODE")
+    }
+
+    /// The line after `parler: `, escaped: part of it may come from elsewhere.
+    pub(crate) fn line(&self) -> String {
+        let what = text::one_line(&self.what);
+        match &self.next {
+            Some(next) => format!("{what}; {}", text::one_line(next)),
+            None => what,
+        }
+    }
+
+    /// What helps, if anything does.
+    pub(crate) fn next(&self) -> Option<&str> {
+        self.next.as_deref()
+    }
+
+    /// What happened, as it is.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What an error code of the hub means for the caller.
+fn kind_of(problem: &Problem) -> ErrorKind {
+    use ErrorCode as Code;
+    match problem.code {
+        Code::InvalidInvite | Code::NotFound | Code::UnknownBlob => ErrorKind::NotFound,
+        Code::NotAdmitted | Code::NotOwner | Code::Unauthenticated => ErrorKind::NotAuthorised,
+        Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
+            ErrorKind::Unreachable
+        }
+        Code::IdempotencyConflict
+        | Code::ObjectFormatMismatch
+        | Code::RefDirectoryConflict
+        | Code::RefMoved
+        | Code::RoomExists => ErrorKind::Conflict,
+        Code::BadRequest
+        | Code::BadSignature
+        | Code::BlobMismatch
+        | Code::MethodNotAllowed
+        | Code::MisdirectedRequest
+        | Code::OriginRefused
+        | Code::TooLarge
+        | Code::UnsupportedMediaType => ErrorKind::Refused,
+        // A newer hub's code: its status says as much as is known.
+        Code::Unknown => match problem.status {
+            404 | 410 => ErrorKind::NotFound,
+            401 | 403 => ErrorKind::NotAuthorised,
+            409 | 412 => ErrorKind::Conflict,
+            500.. | 429 => ErrorKind::Unreachable,
+            _ => ErrorKind::Refused,
+        },
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        let error = Self::new(kind_of(&problem), &problem.detail);
+        match problem.code {
+            ErrorCode::InvalidInvite => Self {
+                what: "no invite of this code is open".to_owned(),
+                ..error
+            }
+            .then("ask for a new one: git parler invite --group ROOM"),
+            ErrorCode::NotAdmitted => error.then("git parler join CODE"),
+            _ => error,
+        }
+    }
+}
+
+impl From<ClientError> for Error {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Problem(problem) => problem.into(),
+            ClientError::Unreachable { .. } => {
+                Self::new(ErrorKind::Unreachable, error).then("git parler connect --local, or --hub URL")
+            }
+            ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::NotAHub { .. } => {
+                Self::new(ErrorKind::Unreachable, error)
+            }
+            ClientError::OutcomeUnknown { .. } => {
+                Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")
+            }
+            ClientError::Source(_) | ClientError::Setup(_) => Self::fatal(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_the_contract() {
+        let codes = [
+            (ErrorKind::OutputClosed, 0),
+            (ErrorKind::Negative, 1),
+            (ErrorKind::Usage, 2),
+            (ErrorKind::NotFound, 3),
+            (ErrorKind::NotAuthorised, 4),
+            (ErrorKind::Unreachable, 5),
+            (ErrorKind::Conflict, 6),
+            (ErrorKind::Refused, 7),
+            (ErrorKind::BaseMissing, 8),
+            (ErrorKind::Fatal, 128),
+        ];
+        for (kind, code) in codes {
+            assert_eq!(kind.exit_code(), code, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn every_answer_of_a_hub_has_its_code() {
+        for code in ErrorCode::ALL {
+            let error = Error::from(Problem::new(*code, "what happened"));
+            assert!((3..=7).contains(&error.kind.exit_code()), "{}", code.as_str());
+            // What can work later is told apart from what cannot.
+            assert_eq!(
+                error.kind == ErrorKind::Unreachable,
+                code.is_retryable(),
+                "{}",
+                code.as_str()
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_visible_line() {
+        let error = Error::new(ErrorKind::Refused, "a\nparler: b\x1b[2J").then("git parler join CODE");
+        assert_eq!(error.line(), "a\\u{a}parler: b\\u{1b}[2J; git parler join CODE");
+    }
+}

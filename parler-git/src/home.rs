@@ -1,0 +1,210 @@
+//! Where an agent's keys, state and the local hub's data are, and the only way private files are read and written:
+//! 0600 in directories of 0700, complete or not there at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Largest private file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20; // 1 MiB
+
+/// The directories of one user's agents.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    config: PathBuf,
+    state: PathBuf,
+    data: PathBuf,
+}
+
+impl Home {
+    /// `PARLER_HOME`, else the user's directories.
+    pub(crate) fn of(environment: &Environment) -> Result<Self> {
+        if let Some(root) = &environment.parler_home {
+            let root = environment.directory.join(root);
+            return Ok(Self {
+                config: root.join("config"),
+                state: root.join("state"),
+                data: root.join("data"),
+            });
+        }
+        match &environment.directories {
+            Some(user) => Ok(Self {
+                config: user.config.join("parler"),
+                state: user.state.join("parler"),
+                data: user.data.join("parler"),
+            }),
+            None => Err(Error::fatal("this user has no home directory").then("set PARLER_HOME to a directory")),
+        }
+    }
+
+    /// Keys of agents.
+    pub(crate) fn agents_dir(&self) -> PathBuf {
+        self.config.join("agents")
+    }
+
+    /// Open sessions.
+    pub(crate) fn sessions_dir(&self) -> PathBuf {
+        self.state.join("sessions")
+    }
+
+    /// The local hub.
+    pub(crate) fn hub_dir(&self) -> PathBuf {
+        self.data.join("hub")
+    }
+}
+
+/// Makes a directory that only its owner may enter, and those above it. One that exists keeps its mode.
+pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| Error::io(format_args!("make {}", path.display()), &source))
+}
+
+/// Replaces a file as a whole: whoever reads it sees the old content or the new, also after a crash.
+pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
+    let write = || -> io::Result<()> {
+        let directory = parent(path);
+        private_temporary(directory, content)?
+            .persist(path)
+            .map_err(|error| error.error)?;
+        File::open(directory)?.sync_all()
+    };
+    write().map_err(|source| Error::io(format_args!("write {}", path.display()), &source))
+}
+
+/// Makes a file unless there is one of that name. False: there was, perhaps since a moment ago; it is complete.
+pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<bool> {
+    let create = || -> io::Result<bool> {
+        let directory = parent(path);
+        match private_temporary(directory, content)?.persist_noclobber(path) {
+            Ok(_) => File::open(directory)?.sync_all().map(|()| true),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error.error),
+        }
+    };
+    create().map_err(|source| Error::io(format_args!("write {}", path.display()), &source))
+}
+
+fn private_temporary(directory: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    // tempfile makes files of mode 0600.
+    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(directory)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new("/"))
+}
+
+/// Reads a file that must be this user's alone. None where there is no such file.
+///
+/// A secret that others could read, or a file that others could have put there, is refused with the way to mend it.
+pub(crate) fn read_private(path: &Path) -> Result<Option<Vec<u8>>> {
+    let shown = path.display();
+    let failed = |source: &io::Error| Error::io(format_args!("read {shown}"), source);
+    // Not through a symbolic link, and without waiting where somebody put a pipe.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+    {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Err(
+                Error::new(ErrorKind::Refused, format_args!("{shown} is a symbolic link"))
+                    .then("put the file itself there"),
+            );
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+    let meta = file.metadata().map_err(|error| failed(&error))?;
+    let refused = |why: &str| Error::new(ErrorKind::Refused, format_args!("{shown} {why}"));
+    if !meta.is_file() {
+        return Err(refused("is not a file"));
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused("belongs to another user").then(format!("chown it, or remove it: rm '{shown}'")));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(refused("is open to other users").then(format!("chmod 600 '{shown}'")));
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        return Err(refused("is too large to be ours"));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).map_err(|error| failed(&error))?;
+    Ok(Some(content))
+}
+
+/// Removes a file if it is there.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io(format_args!("remove {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn parler_home_replaces_the_user_directories() {
+        let environment = Environment::for_test(&[("PARLER_HOME", "/p")]);
+        let home = Home::of(&environment).unwrap();
+        assert_eq!(home.agents_dir(), Path::new("/p/config/agents"));
+        assert_eq!(home.sessions_dir(), Path::new("/p/state/sessions"));
+        assert_eq!(home.hub_dir(), Path::new("/p/data/hub"));
+        let error = Home::of(&Environment::for_test(&[])).unwrap_err();
+        assert!(error.line().contains("PARLER_HOME"), "{error}");
+    }
+
+    #[test]
+    fn files_are_private_and_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/file");
+        create_private_dir(parent(&path)).unwrap();
+        assert_eq!(parent(&path).metadata().unwrap().mode() & 0o777, 0o700);
+        assert_eq!(read_private(&path).unwrap(), None);
+        assert!(create_private(&path, b"one").unwrap());
+        assert!(!create_private(&path, b"two").unwrap());
+        assert_eq!(read_private(&path).unwrap().unwrap(), b"one");
+        write_private(&path, b"three").unwrap();
+        assert_eq!(read_private(&path).unwrap().unwrap(), b"three");
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::read_dir(parent(&path)).unwrap().count(),
+            1,
+            "a temporary file was left"
+        );
+    }
+
+    #[test]
+    fn what_others_can_read_or_put_there_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        write_private(&path, b"secret").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = read_private(&path).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.line().contains("chmod 600"), "{error}");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(read_private(&link).unwrap_err().line().contains("symbolic link"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Which hub is meant, and the one way to a client of it: the local hub is started here when it is needed.
+
+use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity};
+
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::local_hub::LocalHub;
+use crate::sessions::SessionFile;
+
+/// A hub that somebody chose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HubChoice {
+    /// This user's own.
+    Local,
+    /// The one at this address.
+    At(HubAddress),
+}
+
+impl HubChoice {
+    /// Reads `local` or a URL. `from` is where it was said.
+    pub(crate) fn parse(text: &str, from: &str) -> Result<Self> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        text.parse().map(Self::At).map_err(|error| {
+            Error::usage(format_args!("{from}: {error}")).then("git parler connect --local, or --hub https://HOST")
+        })
+    }
+
+    /// The choice as a configuration value.
+    pub(crate) fn to_config(&self) -> String {
+        match self {
+            Self::Local => "local".to_owned(),
+            Self::At(address) => address.to_string(),
+        }
+    }
+}
+
+/// Every place where a hub may be chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) flag: Option<&'a str>,
+    pub(crate) environment: Option<&'a str>,
+    pub(crate) config: Option<&'a str>,
+}
+
+impl Chosen<'_> {
+    /// The hub that counts; the local one where nobody chose.
+    pub(crate) fn winner(&self) -> Result<HubChoice> {
+        let places = [
+            (self.flag, "--hub"),
+            (self.environment, "PARLER_HUB"),
+            (self.config, "parler.hub"),
+        ];
+        match places.into_iter().find_map(|(value, from)| Some((value?, from))) {
+            Some((value, from)) => HubChoice::parse(value, from),
+            None => Ok(HubChoice::Local),
+        }
+    }
+}
+
+/// A client of a hub that speaks as this agent. Starts the local hub if that is meant and does not run; nothing else
+/// is sent yet.
+pub(crate) fn client(hub: &HubChoice, identity: Identity, home: &Home, environment: &Environment) -> Result<Client> {
+    let id = identity.key.id();
+    let (address, secret, sessions) = match hub {
+        HubChoice::At(address) => (
+            address.clone(),
+            None,
+            SessionFile::of(home, &address.to_string(), &id, None),
+        ),
+        HubChoice::Local => {
+            let record = LocalHub::of(home).ensure(environment)?;
+            // By name, not address: the port may change with the next start, the session stays.
+            let sessions = SessionFile::of(home, "local", &id, Some(record.hub));
+            (record.address()?, Some(record.secret), sessions)
+        }
+    };
+    let options = ClientOptions {
+        address,
+        identity,
+        secret,
+        sessions: Box::new(sessions),
+        deadlines: Deadlines::default(),
+    };
+    Ok(Client::new(options)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_nearest_word_wins_and_the_last_resort_is_here() {
+        let all = Chosen {
+            flag: Some("https://a.example"),
+            environment: Some("https://b.example"),
+            config: Some("local"),
+        };
+        let at = |text: &str| HubChoice::At(text.parse().unwrap());
+        assert_eq!(all.winner().unwrap(), at("https://a.example"));
+        assert_eq!(Chosen { flag: None, ..all }.winner().unwrap(), at("https://b.example"));
+        assert_eq!(
+            Chosen {
+                config: Some("local"),
+                ..Chosen::default()
+            }
+            .winner()
+            .unwrap(),
+            HubChoice::Local
+        );
+        assert_eq!(Chosen::default().winner().unwrap(), HubChoice::Local);
+    }
+
+    #[test]
+    fn a_bad_choice_is_named_and_not_passed_over() {
+        let error = Chosen {
+            environment: Some("ftp://x"),
+            config: Some("local"),
+            flag: None,
+        }
+        .winner()
+        .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert!(error.line().starts_with("PARLER_HUB: "), "{error}");
+    }
+
+    #[test]
+    fn a_choice_reads_back() {
+        for text in ["local", "https://hub.example/x"] {
+            let choice = HubChoice::parse(text, "--hub").unwrap();
+            assert_eq!(HubChoice::parse(&choice.to_config(), "--hub").unwrap(), choice);
+        }
+    }
+}

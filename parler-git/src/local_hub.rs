@@ -1,0 +1,338 @@
+//! This user's own hub: found when it runs, started when something needs it, one for each data directory.
+//!
+//! A running hub holds a lock on a file of its directory for as long as it lives, so whether it runs is asked of the
+//! kernel: a process number or an address in a file can be somebody else's by now. Starting is serialised by a second
+//! lock; whoever comes second finds the hub running. The starter waits on a pipe for the hub's word that it serves.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use parler_client::HubAddress;
+use parler_protocol::HubId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FlockOperation;
+use rustix::process::{Flock, FlockType, Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::home::{Home, create_private_dir, read_private};
+
+#[cfg(feature = "local-hub")]
+mod serve;
+
+#[cfg(feature = "local-hub")]
+pub(crate) use serve::serve;
+
+/// In a program without the hub there is nothing to serve.
+#[cfg(not(feature = "local-hub"))]
+pub(crate) fn serve(_hub: &LocalHub, _environment: &Environment, _announce: bool) -> Result<()> {
+    Err(Error::fatal("this git-parler was built without a hub").then("git parler connect --hub URL"))
+}
+
+/// How long a hub may take from its start to its word that it serves.
+const START_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a hub may take to end.
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// What a hub says on its pipe once it serves. Anything else is the reason why not.
+const READY: &str = "ready\n";
+/// Most that is read of that reason.
+const MAX_REASON_BYTES: u64 = 4096;
+/// Variables that a hub is given: where its files are, and how its log is to be.
+const KEPT_VARIABLES: [&str; 8] = [
+    "HOME",
+    "PATH",
+    "PARLER_HOME",
+    "PARLER_LOG",
+    "TZ",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+];
+
+/// What a running hub tells this user's programs. The secret is in no `Debug`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct HubRecord {
+    /// Its process.
+    pub(crate) pid: i32,
+    /// Where it listens: `http://127.0.0.1:PORT`.
+    pub(crate) address: String,
+    /// The version of the program that serves.
+    pub(crate) version: String,
+    /// What its own user's agents show when they prove their key.
+    pub(crate) secret: String,
+    /// Its id.
+    pub(crate) hub: HubId,
+}
+
+impl HubRecord {
+    pub(crate) fn address(&self) -> Result<HubAddress> {
+        self.address
+            .parse()
+            .map_err(|error| Error::fatal(format_args!("the local hub's file: {error}")))
+    }
+}
+
+/// The local hub's place.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalHub {
+    directory: PathBuf,
+}
+
+impl LocalHub {
+    pub(crate) fn of(home: &Home) -> Self {
+        Self {
+            directory: home.hub_dir(),
+        }
+    }
+
+    fn record_path(&self) -> PathBuf {
+        self.directory.join("hub.json")
+    }
+
+    fn life_lock_path(&self) -> PathBuf {
+        self.directory.join("hub.lock")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("hub.log")
+    }
+
+    fn data_path(&self) -> PathBuf {
+        self.directory.join("rooms")
+    }
+
+    /// What the hub that runs says of itself; none where none runs, or one that does not serve yet.
+    pub(crate) fn running(&self) -> Result<Option<HubRecord>> {
+        let Some(pid) = self.process()? else { return Ok(None) };
+        Ok(self.record()?.filter(|record| record.pid == pid.as_raw_pid()))
+    }
+
+    /// The hub, started if it does not run.
+    pub(crate) fn ensure(&self, environment: &Environment) -> Result<HubRecord> {
+        if let Some(record) = self.running()? {
+            return Ok(record);
+        }
+        create_private_dir(&self.directory)?;
+        let _starting = self.lock_starting()?;
+        if let Some(record) = self.running()? {
+            return Ok(record);
+        }
+        self.start(environment)?;
+        match self.running()? {
+            Some(record) => Ok(record),
+            None => Err(self.not_started("it ended at once")),
+        }
+    }
+
+    /// Ends the hub that runs. False: none ran.
+    pub(crate) fn stop(&self) -> Result<bool> {
+        let Some(pid) = self.process()? else { return Ok(false) };
+        rustix::process::kill_process(pid, Signal::TERM)
+            .map_err(|error| Error::io("end the local hub", &error.into()))?;
+        // Its lock is free when it has ended: waiting for the lock is waiting for its end.
+        let file = private_file(&self.life_lock_path())?;
+        in_time(STOP_DEADLINE, move || {
+            rustix::fs::fcntl_lock(&file, FlockOperation::LockShared)?;
+            Ok(rustix::fs::fcntl_lock(&file, FlockOperation::Unlock)?)
+        })
+        .map_err(|error| Error::io("wait for the local hub's end", &error))?;
+        Ok(true)
+    }
+
+    /// The process that holds the life lock.
+    fn process(&self) -> Result<Option<Pid>> {
+        let file = match OpenOptions::new().read(true).write(true).open(self.life_lock_path()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("look for the local hub", &error)),
+        };
+        let held = rustix::process::fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))
+            .map_err(|error| Error::io("look for the local hub", &error.into()))?;
+        Ok(held.and_then(|lock| lock.pid))
+    }
+
+    fn record(&self) -> Result<Option<HubRecord>> {
+        // A file that is no record is that of a hub which is no more: the next one writes it anew.
+        Ok(read_private(&self.record_path())?.and_then(|content| serde_json::from_slice(&content).ok()))
+    }
+
+    /// Waits for other starters.
+    fn lock_starting(&self) -> Result<File> {
+        let file = private_file(&self.directory.join("start.lock"))?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok(file);
+        }
+        let locked = in_time(START_DEADLINE * 2, move || {
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        });
+        locked.map_err(|_| self.not_started("another process has been starting it for too long"))
+    }
+
+    fn start(&self, environment: &Environment) -> Result<()> {
+        if cfg!(not(feature = "local-hub")) {
+            return serve(self, environment, false);
+        }
+        let executable = environment
+            .executable
+            .as_deref()
+            .ok_or_else(|| self.not_started("this program's file is not known"))?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.log_path())
+            .map_err(|error| Error::io("open the local hub's log", &error))?;
+        let mut command = Command::new(executable);
+        command
+            .arg0("git-parler")
+            .args(["hub", "run", "--announce"])
+            .current_dir(&self.directory)
+            .env_clear()
+            .envs(
+                KEPT_VARIABLES
+                    .iter()
+                    .filter_map(|name| Some((name, environment.variable(name)?))),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        if let Some(home) = &environment.parler_home {
+            // Relative to where this program was called.
+            command.env("PARLER_HOME", environment.directory.join(home));
+        }
+        let mut child = command.spawn().map_err(|error| self.not_started(&error.to_string()))?;
+        let word = child.stdout.take().map(|pipe| first_words(pipe, START_DEADLINE));
+        match word {
+            Some(Ok(word)) if word == READY => Ok(()),
+            Some(Ok(reason)) => {
+                end(&mut child);
+                let reason = reason.trim();
+                Err(self.not_started(if reason.is_empty() {
+                    "it ended without a word"
+                } else {
+                    reason
+                }))
+            }
+            Some(Err(error)) => {
+                end(&mut child);
+                Err(self.not_started(&error.to_string()))
+            }
+            None => Err(self.not_started("it has no pipe")),
+        }
+    }
+
+    fn not_started(&self, why: &str) -> Error {
+        Error::new(
+            ErrorKind::Unreachable,
+            format_args!("the local hub did not start: {why}"),
+        )
+        .then(format!("see {}", self.log_path().display()))
+    }
+}
+
+fn end(child: &mut Child) {
+    // Both fail only when it has ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// A file to lock, made if there is none.
+fn private_file(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| Error::io(format_args!("open {}", path.display()), &error))
+}
+
+/// Does what may block for long on a thread of its own, and stops waiting for it at the deadline. The thread is left
+/// behind then: this program is about to end.
+fn in_time<T: Send + 'static>(
+    deadline: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(work()));
+    receive
+        .recv_timeout(deadline)
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// What a started hub says until it closes its pipe or says that it is ready.
+fn first_words(pipe: ChildStdout, deadline: Duration) -> io::Result<String> {
+    let until = Instant::now() + deadline;
+    let mut pipe = pipe.take(MAX_REASON_BYTES);
+    let mut said = Vec::new();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        let mut polled = [PollFd::new(pipe.get_ref(), PollFlags::IN)];
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no word from it in {} s", deadline.as_secs()),
+                ));
+            }
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        let mut buffer = [0; 256];
+        let read = pipe.read(&mut buffer)?;
+        said.extend_from_slice(&buffer[..read]);
+        if read == 0 || said == READY.as_bytes() {
+            return Ok(String::from_utf8_lossy(&said).into_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::write_private;
+
+    fn hub() -> (tempfile::TempDir, LocalHub) {
+        let directory = tempfile::tempdir().unwrap();
+        let hub = LocalHub {
+            directory: directory.path().to_owned(),
+        };
+        (directory, hub)
+    }
+
+    #[test]
+    fn a_record_without_a_living_hub_is_nothing() {
+        let (_directory, hub) = hub();
+        assert!(hub.running().unwrap().is_none());
+        let record = HubRecord {
+            pid: std::process::id() as i32,
+            address: "http://127.0.0.1:9".into(),
+            version: "0".into(),
+            secret: "s".into(),
+            hub: HubId::from_bytes([1; 16]),
+        };
+        write_private(&hub.record_path(), &serde_json::to_vec(&record).unwrap()).unwrap();
+        private_file(&hub.life_lock_path()).unwrap();
+        assert!(hub.running().unwrap().is_none());
+        assert!(!hub.stop().unwrap());
+    }
+
+    #[test]
+    fn waiting_ends_at_its_deadline() {
+        let (send, receive) = mpsc::channel::<()>();
+        let waited = in_time(Duration::from_millis(1), move || Ok(receive.recv().is_ok()));
+        assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(send);
+    }
+}

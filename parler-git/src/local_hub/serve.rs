@@ -1,0 +1,164 @@
+//! The process of the local hub: takes its lock, binds its port, tells this user's programs where it is, and serves
+//! until it is told to end.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use parler_hub::{Hub, HubOptions, LocalPolicy};
+use parler_protocol::BundleId;
+use rustix::fs::{FlockOperation, Mode};
+use rustix::process::{Resource, Rlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::{HubRecord, LocalHub, READY, private_file};
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::home::{create_private_dir, write_private};
+
+/// A log that was longer at the start of a hub is put aside.
+const LOG_KEPT_BYTES: u64 = 8 << 20; // 8 MiB
+
+/// Serves in this process until SIGTERM or SIGINT. With `announce` the process was started by a program that waits for
+/// one word on its stdout, and leaves that program's session.
+pub(crate) fn serve(hub: &LocalHub, environment: &Environment, announce: bool) -> Result<()> {
+    if announce {
+        // Fails only for the leader of a process group, which is apart already.
+        let _ = rustix::process::setsid();
+    }
+    let served = prepare(hub, environment).and_then(|runtime| runtime.block_on(run(hub, announce)));
+    if let (true, Err(error)) = (announce, &served) {
+        // The starter shows it; if it is gone nobody can.
+        let _ = io::stdout().write_all(error.what().as_bytes());
+    }
+    served
+}
+
+fn prepare(hub: &LocalHub, environment: &Environment) -> Result<tokio::runtime::Runtime> {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    raise_open_files();
+    create_private_dir(&hub.directory)?;
+    put_long_log_aside(&hub.log_path());
+    let filter = environment
+        .filled("PARLER_LOG")
+        .and_then(|filter| filter.to_str())
+        .unwrap_or("info");
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    // Fails only when this process logs already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .try_init();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("start threads", &error))
+}
+
+async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
+    // Held until the process ends; the kernel lets go of it whatever ends the process.
+    let life = private_file(&hub.life_lock_path())?;
+    rustix::fs::fcntl_lock(&life, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Error::new(ErrorKind::Conflict, "a local hub of this user runs already"))?;
+    // Before the address is told, so that an early end is not missed.
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [Ok(mut terminate), Ok(mut interrupt)] = signals else {
+        return Err(Error::fatal("cannot listen for signals"));
+    };
+
+    let listener = bind(hub)
+        .await
+        .map_err(|error| Error::io("listen on 127.0.0.1", &error))?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| Error::io("listen on 127.0.0.1", &error))?
+        .port();
+    let secret = random_secret()?;
+    let options = HubOptions {
+        open: true,
+        local: Some(LocalPolicy { secret: secret.clone() }),
+        ..HubOptions::new(hub.data_path())
+    };
+    let opened = Hub::open(options).map_err(|error| Error::fatal(format_args!("the local hub's data: {error}")))?;
+    let record = HubRecord {
+        pid: rustix::process::getpid().as_raw_pid(),
+        address: format!("http://127.0.0.1:{port}"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        secret,
+        hub: opened.id(),
+    };
+    let content = serde_json::to_vec_pretty(&record)
+        .map_err(|error| Error::fatal(format_args!("cannot tell where the hub is: {error}")))?;
+    write_private(&hub.record_path(), &content)?;
+    tracing::info!(address = record.address, pid = record.pid, "the local hub serves");
+    if announce {
+        announce_ready().map_err(|error| Error::io("answer the program that started the hub", &error))?;
+    }
+    let shutdown = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    opened
+        .serve(listener, shutdown)
+        .await
+        .map_err(|error| Error::fatal(format_args!("the local hub: {error}")))?;
+    drop(life);
+    Ok(())
+}
+
+/// The last hub's port if it is free, so that addresses stay what they were; else one that the kernel chooses.
+async fn bind(hub: &LocalHub) -> io::Result<TcpListener> {
+    let last = hub
+        .record()
+        .ok()
+        .flatten()
+        .and_then(|record| record.address.rsplit_once(':')?.1.parse().ok());
+    if let Some(port) = last
+        && let Ok(listener) = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).await
+}
+
+/// Says the word, and lets go of the pipe: the starter may be a link of a pipeline that ends when nobody holds it.
+fn announce_ready() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(READY.as_bytes())?;
+    stdout.flush()?;
+    let nothing = fs::OpenOptions::new().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(&nothing)?)
+}
+
+fn random_secret() -> Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::fatal(format_args!("no random numbers for a secret: {error}")))?;
+    Ok(BundleId::from_digest(bytes).to_string())
+}
+
+/// Each connection is a file, and the usual soft limit is 1,024 of them.
+fn raise_open_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    // A hub with fewer connections is still a hub.
+    let _ = rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+}
+
+fn put_long_log_aside(log: &Path) {
+    // Our stderr was opened before: this start's lines still go to the file put aside, the next start's to a new one.
+    if log.metadata().is_ok_and(|meta| meta.len() > LOG_KEPT_BYTES) {
+        let _ = fs::rename(log, log.with_extension("log.1"));
+    }
+}

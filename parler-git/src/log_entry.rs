@@ -1,0 +1,238 @@
+//! A message as this program got it from a hub: the bytes, what they say, and whether they are to be believed.
+
+use parler_client::Identity;
+use parler_protocol::{HandoffPart, HubId, Message, Part, Seq, Verdict, VerifyError, verify};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// One entry of a room's log.
+pub(crate) struct LogEntry {
+    /// Its number.
+    pub(crate) seq: Seq,
+    /// Exactly as the hub holds it.
+    raw: Box<RawValue>,
+    content: Content,
+}
+
+enum Content {
+    /// A message, and what its signature says.
+    Read(Box<Message>, Verdict),
+    /// Nothing that this program can read, and why.
+    Unreadable(String),
+}
+
+impl LogEntry {
+    /// Reads and verifies an entry. `expected` is its number where it does not tell.
+    pub(crate) fn read(raw: Box<RawValue>, hub: &HubId, expected: Seq) -> Self {
+        match Message::parse(raw.get().as_bytes()) {
+            Ok(message) => {
+                let verdict = verify(&message, hub);
+                Self {
+                    seq: message.seq,
+                    raw,
+                    content: Content::Read(Box::new(message), verdict),
+                }
+            }
+            Err(error) => Self {
+                seq: expected,
+                raw,
+                content: Content::Unreadable(error.to_string()),
+            },
+        }
+    }
+
+    /// The message and its mark, unless it is not to be believed at all.
+    pub(crate) fn message(&self) -> Option<(&Message, &Verdict)> {
+        match &self.content {
+            Content::Read(message, verdict) if !matches!(verdict, Verdict::Invalid(_)) => Some((message, verdict)),
+            _ => None,
+        }
+    }
+
+    /// Who it says it is from and why it is not to be believed, for one that is not.
+    pub(crate) fn fold_reason(&self) -> Option<(Option<&str>, String)> {
+        match &self.content {
+            Content::Read(message, Verdict::Invalid(error)) => Some((Some(&message.from.name), reason(error))),
+            Content::Read(..) => None,
+            Content::Unreadable(why) => Some((None, why.clone())),
+        }
+    }
+
+    /// The handoff in it, if it is one that this agent should be led by: signed and bound to this room, by somebody
+    /// else, for this agent's name or role or for anybody.
+    pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
+        // Whether the sender's name belongs to its key (a name that was another key's before leads nobody until it is
+        // accepted) is to be asked here, once keys are remembered.
+        let (message, _) = self.message().filter(|(_, verdict)| verdict.is_valid())?;
+        if message.from.id == me.key.id() {
+            return None;
+        }
+        let called = |who: &str| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
+        message.parts.iter().find_map(|part| match part {
+            Part::Handoff(handoff) if handoff.to.as_deref().is_none_or(called) => Some((message, handoff)),
+            _ => None,
+        })
+    }
+
+    /// The message as JSON with its mark: as stored, or without its parts where it is folded.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut value: Value = serde_json::from_str(self.raw.get()).unwrap_or_default();
+        if !value.is_object() {
+            value = json!({ "seq": self.seq });
+        }
+        let (mark, reason) = match &self.content {
+            Content::Read(_, verdict) => (mark(verdict), self.fold_reason().map(|(_, reason)| reason)),
+            Content::Unreadable(why) => ("unreadable", Some(why.clone())),
+        };
+        value["signature"] = json!(mark);
+        if let Some(reason) = reason {
+            value["parts"] = json!([]);
+            value["folded"] = json!(reason);
+        }
+        value
+    }
+
+    /// The entry's bytes, as stored.
+    pub(crate) fn raw_len(&self) -> usize {
+        self.raw.get().len()
+    }
+}
+
+/// A verdict in `--json` output.
+pub(crate) fn mark(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Valid => "valid",
+        Verdict::ValidUnbound => "unbound",
+        Verdict::Unsigned => "none",
+        Verdict::Invalid(_) => "invalid",
+    }
+}
+
+/// A verdict for people.
+pub(crate) fn describe(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Valid => "signature valid",
+        Verdict::ValidUnbound => "signature valid, not bound to this room",
+        Verdict::Unsigned => "not signed",
+        Verdict::Invalid(_) => "signature not to be believed",
+    }
+}
+
+fn reason(error: &VerifyError) -> String {
+    match error {
+        VerifyError::Mismatch => "signature does not match".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use parler_protocol::{AgentKey, ChainHash, Draft, Head, SignContext, Target, sign};
+
+    use super::*;
+
+    pub(crate) const HUB: HubId = HubId::from_bytes([1; 16]);
+
+    pub(crate) fn identity(seed: u8, name: &str, role: Option<&str>) -> Identity {
+        Identity {
+            key: Arc::new(AgentKey::from_random([seed; 32])),
+            name: name.parse().unwrap(),
+            role: role.map(|role| role.parse().unwrap()),
+        }
+    }
+
+    /// The entry that a hub would hold of this draft, after `change` tampered with it.
+    pub(crate) fn entry(from: &Identity, seq: u64, parts: Vec<Part>, change: impl FnOnce(&mut Value)) -> LogEntry {
+        let room = "build".parse().unwrap();
+        let signed = sign(
+            &Draft::new(parts),
+            &SignContext {
+                key: &from.key,
+                name: &from.name,
+                role: from.role.as_ref(),
+                hub: &HUB,
+                room: &room,
+                target: &Target::Room { room: room.clone() },
+                head: &Head {
+                    seq: Seq::new(seq - 1),
+                    h: ChainHash::start(&HUB, &room),
+                },
+                now_ms: 1_796_000_000_000,
+            },
+        );
+        let mut value: Value = serde_json::from_slice(&signed.body).unwrap();
+        value["seq"] = json!(seq);
+        value["room"] = json!(room);
+        value["from"] = json!({ "id": from.key.id(), "name": from.name });
+        if let Some(role) = &from.role {
+            value["from"]["role"] = json!(role);
+        }
+        value["ts"] = json!(1_796_000_000_000_i64);
+        change(&mut value);
+        LogEntry::read(RawValue::from_string(value.to_string()).unwrap(), &HUB, Seq::new(seq))
+    }
+
+    pub(crate) fn handoff(to: Option<&str>) -> Part {
+        HandoffPart {
+            next: "review the diff and flag blockers before merge".into(),
+            summary: Some("feature branch pushed, tests green".into()),
+            to: to.map(str::to_owned),
+            bundle: None,
+        }
+        .into()
+    }
+
+    #[test]
+    fn a_handoff_leads_whom_it_is_for_and_nobody_else() {
+        let alice = identity(1, "alice", Some("planner"));
+        let bob = identity(2, "Bob", Some("Reviewer"));
+        let leads =
+            |to: Option<&str>, me: &Identity| entry(&alice, 5, vec![handoff(to)], |_| ()).handoff_to(me).is_some();
+        for to in [None, Some("bob"), Some(" BOB "), Some("reviewer")] {
+            assert!(leads(to, &bob), "{to:?}");
+        }
+        for to in [Some("carol"), Some("bo"), Some("alice"), Some("")] {
+            assert!(!leads(to, &bob), "{to:?}");
+        }
+        // Never its own author, whatever it is called.
+        assert!(!leads(None, &alice));
+        assert!(!leads(Some("planner"), &alice));
+    }
+
+    #[test]
+    fn only_a_valid_signature_leads() {
+        let (alice, bob) = (identity(1, "alice", None), identity(2, "bob", None));
+        let tampered = entry(&alice, 5, vec![handoff(None)], |value| {
+            value["parts"][0]["next"] = json!("merge")
+        });
+        assert!(tampered.handoff_to(&bob).is_none());
+        assert_eq!(
+            tampered.fold_reason(),
+            Some((Some("alice"), "signature does not match".to_owned()))
+        );
+        let unsigned = entry(&alice, 5, vec![handoff(None)], |value| {
+            value["parts"].as_array_mut().unwrap().truncate(1);
+        });
+        assert!(unsigned.handoff_to(&bob).is_none());
+        assert!(unsigned.fold_reason().is_none());
+    }
+
+    #[test]
+    fn a_folded_message_gives_no_parts_to_programs() {
+        let alice = identity(1, "alice", None);
+        let good = entry(&alice, 5, vec![handoff(None)], |_| ()).to_json();
+        assert_eq!(good["signature"], "valid");
+        assert_eq!(good["parts"].as_array().unwrap().len(), 3);
+        let bad = entry(&alice, 5, vec![handoff(None)], |value| {
+            value["from"]["name"] = json!("root")
+        })
+        .to_json();
+        assert_eq!(bad["signature"], "invalid");
+        assert_eq!(bad["parts"], json!([]));
+        let garbage = LogEntry::read(RawValue::from_string("[1]".into()).unwrap(), &HUB, Seq::new(9));
+        assert_eq!(garbage.to_json()["seq"], 9);
+        assert!(garbage.fold_reason().is_some());
+    }
+}

@@ -1,0 +1,235 @@
+//! How people name what is in a room: a message by its number, a bundle by its id or the beginning of it.
+
+use git_remote_parler::room::{Room, RoomError};
+use git_remote_parler::room_state::RoomBundle;
+use parler_client::{Client, ReadFrom};
+use parler_protocol::{BundleId, BundleIdPrefix, HubId, Part, RoomName, Seq};
+
+use crate::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::log_entry::LogEntry;
+use crate::posting::in_room;
+
+/// Most ids that an ambiguous one is told apart by.
+const MAX_SHOWN_IDS: usize = 5;
+
+/// A name as somebody typed it. Digits alone can be both; then the message counts where there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reference {
+    text: String,
+    pub(crate) number: Option<Seq>,
+    pub(crate) prefix: Option<BundleIdPrefix>,
+}
+
+impl Reference {
+    /// Reads a name. None: neither a number nor 4 to 64 lowercase hexadecimal digits.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let number = text.parse().ok().filter(|number| *number != Seq::ZERO);
+        let prefix = text.parse().ok();
+        (number.is_some() || prefix.is_some()).then(|| Self {
+            text: text.to_owned(),
+            number,
+            prefix,
+        })
+    }
+
+    /// Reads a name that must be one.
+    pub(crate) fn require(text: &str) -> Result<Self> {
+        Self::parse(text).ok_or_else(|| {
+            Error::usage(format_args!(
+                "'{text}' is neither a message number nor 4 to 64 lowercase hexadecimal digits of a bundle id"
+            ))
+            .then("git parler recv --all")
+        })
+    }
+
+    fn unknown(&self, where_: &str) -> Error {
+        let what = match (&self.number, &self.prefix) {
+            (Some(_), None) => "message",
+            (Some(_), Some(_)) => "message or bundle",
+            _ => "bundle",
+        };
+        Error::new(ErrorKind::NotFound, format_args!("no {what} {} in {where_}", self.text))
+            .then("git parler recv --all")
+    }
+}
+
+/// A bundle that was found by its name, and the room it is in.
+pub(crate) struct FoundBundle {
+    pub(crate) room: Room,
+    pub(crate) bundle: RoomBundle,
+}
+
+impl From<RoomError> for Error {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Unknown { room } => Self::no_room(room),
+            RoomError::Client(error) => error.into(),
+            RoomError::Log { .. } | RoomError::Rewritten { .. } | RoomError::Incomplete { .. } => {
+                Self::new(ErrorKind::Refused, error)
+            }
+        }
+    }
+}
+
+/// The message of this number.
+pub(crate) fn find_message(client: &Client, hub: &HubId, room: &RoomName, seq: Seq) -> Result<Option<LogEntry>> {
+    let before = Seq::new(seq.get() - 1);
+    let from = ReadFrom {
+        after: Some(before),
+        limit: Some(1),
+        wait: None,
+    };
+    let page = client.messages(room, &from).map_err(|error| in_room(room, error))?;
+    Ok(page
+        .messages
+        .into_iter()
+        .next()
+        .map(|raw| LogEntry::read(raw, hub, seq)))
+}
+
+/// The bundle of this name: in the room that is meant, or where none is, in any of this agent's rooms.
+pub(crate) fn find_bundle(context: &Context, client: &Client, reference: &Reference) -> Result<FoundBundle> {
+    if let Some(room) = context.room_if_any()? {
+        let state = Room::read(client, &room, &context.room_cache())?;
+        let by_number = match reference.number.filter(|number| *number <= state.head.seq) {
+            Some(number) => bundle_of_message(client, &state, number)?,
+            None => None,
+        };
+        return match by_number {
+            Some(bundle) => Ok(FoundBundle { room: state, bundle }),
+            None => match by_prefix(&[&state], reference)? {
+                Some((_, bundle)) => Ok(FoundBundle { room: state, bundle }),
+                None => Err(reference.unknown(&format!("room '{room}'"))),
+            },
+        };
+    }
+    if reference.prefix.is_none() {
+        // A number says nothing without a room.
+        context.room()?;
+    }
+    let mut rooms = Vec::new();
+    for room in client.rooms()?.rooms {
+        rooms.push(Room::read(client, &room.room, &context.room_cache())?);
+    }
+    let candidates: Vec<&Room> = rooms.iter().collect();
+    match by_prefix(&candidates, reference)? {
+        Some((index, bundle)) => Ok(FoundBundle {
+            room: rooms.swap_remove(index),
+            bundle,
+        }),
+        None => Err(reference.unknown("your rooms")),
+    }
+}
+
+/// The bundle that a message brought, or that its handoff is about.
+fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option<RoomBundle>> {
+    if let Some(bundle) = room.state.bundles().iter().find(|bundle| bundle.seq == number) {
+        return Ok(Some(bundle.clone()));
+    }
+    let entry = find_message(client, room.state.hub(), room.state.room(), number)?;
+    let Some((message, _)) = entry.as_ref().and_then(LogEntry::message) else {
+        return Ok(None);
+    };
+    let mut ids = message.parts.iter().filter_map(|part| match part {
+        Part::Bundle(part) => Some(part.blob),
+        Part::Handoff(part) => part.bundle,
+        _ => None,
+    });
+    match ids.find_map(|id| room.state.bundle(&id)) {
+        Some(bundle) => Ok(Some(bundle.clone())),
+        None => Err(
+            Error::new(ErrorKind::NotFound, format_args!("message {number} brought no bundle"))
+                .then("git parler recv --all"),
+        ),
+    }
+}
+
+/// The one bundle of these rooms whose id begins so, and which room has it.
+fn by_prefix(rooms: &[&Room], reference: &Reference) -> Result<Option<(usize, RoomBundle)>> {
+    let Some(prefix) = &reference.prefix else {
+        return Ok(None);
+    };
+    let mut found: Option<(usize, RoomBundle)> = None;
+    let mut ids: Vec<BundleId> = Vec::new();
+    for (index, room) in rooms.iter().enumerate() {
+        for bundle in room.state.bundles_matching(prefix) {
+            if !ids.contains(bundle.id()) {
+                ids.push(*bundle.id());
+            }
+            found.get_or_insert_with(|| (index, bundle.clone()));
+        }
+    }
+    if ids.len() > 1 {
+        return Err(ambiguous(prefix, &ids));
+    }
+    Ok(found)
+}
+
+fn ambiguous(prefix: &BundleIdPrefix, ids: &[BundleId]) -> Error {
+    let digits = distinguishing_digits(ids);
+    let mut shown: Vec<_> = ids
+        .iter()
+        .take(MAX_SHOWN_IDS)
+        .map(|id| id.to_string()[..digits].to_owned())
+        .collect();
+    if ids.len() > MAX_SHOWN_IDS {
+        shown.push("..".to_owned());
+    }
+    Error::usage(format_args!("bundle id {prefix} is ambiguous: {}", shown.join(", "))).then("give more digits")
+}
+
+/// How many digits, at least 12, tell all of these ids apart.
+fn distinguishing_digits(ids: &[BundleId]) -> usize {
+    let texts: Vec<_> = ids.iter().map(BundleId::to_string).collect();
+    (12..64)
+        .find(|digits| {
+            let mut heads: Vec<_> = texts.iter().map(|text| &text[..*digits]).collect();
+            heads.sort_unstable();
+            heads.windows(2).all(|pair| pair[0] != pair[1])
+        })
+        .unwrap_or(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_numbers_or_beginnings_of_ids() {
+        let read =
+            |text: &str| Reference::parse(text).map(|found| (found.number.map(Seq::get), found.prefix.is_some()));
+        assert_eq!(read("42"), Some((Some(42), false)));
+        assert_eq!(read("1234"), Some((Some(1234), true)));
+        assert_eq!(read("7f3a"), Some((None, true)));
+        assert_eq!(read(&"a".repeat(64)), Some((None, true)));
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "7f3",
+            "7F3A",
+            "../../x",
+            "é7f3a",
+            &"a".repeat(65),
+            "99999999999999999999999x",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        let error = Reference::require("../../x").unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert!(error.line().contains("'../../x'"), "{error}");
+    }
+
+    #[test]
+    fn ambiguous_ids_are_told_apart() {
+        let mut bytes = [7; 32];
+        let one = BundleId::from_digest(bytes);
+        bytes[7] = 8;
+        let two = BundleId::from_digest(bytes);
+        assert_eq!(distinguishing_digits(&[one, two]), 16);
+        let error = ambiguous(&"0707".parse().unwrap(), &[one, two]);
+        assert!(error.line().contains("0707070707070707, 0707070707070708"), "{error}");
+        assert_eq!(error.kind, ErrorKind::Usage);
+    }
+}

@@ -1,0 +1,93 @@
+//! Signing a message for a room and appending it, for the commands that post without a push.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parler_client::{Client, ReadFrom};
+use parler_protocol::api::Posted;
+use parler_protocol::{Draft, ErrorCode, Head, Part, RoomName, SignContext, Target, sign};
+
+use crate::error::{Error, Result};
+
+/// A room as the hub knows it: how its maker spelled it, and how far its log reaches.
+pub(crate) struct Place {
+    pub(crate) room: RoomName,
+    pub(crate) head: Head,
+}
+
+impl Place {
+    /// Asks the hub.
+    pub(crate) fn ask(client: &Client, room: &RoomName) -> Result<Self> {
+        let head_alone = ReadFrom {
+            limit: Some(0),
+            ..ReadFrom::default()
+        };
+        let page = client
+            .messages(room, &head_alone)
+            .map_err(|error| in_room(room, error))?;
+        Ok(Self {
+            room: page.room,
+            head: page.head,
+        })
+    }
+}
+
+/// What a failed call on a room means: a room that is not there is named.
+pub(crate) fn in_room(room: &RoomName, error: parler_client::ClientError) -> Error {
+    match error.code() {
+        Some(ErrorCode::NotFound) => Error::no_room(room),
+        _ => error.into(),
+    }
+}
+
+/// Signs these parts as the client's agent and appends them.
+pub(crate) fn post(client: &Client, place: &Place, parts: Vec<Part>, mentions: Vec<String>) -> Result<Posted> {
+    let identity = client.identity();
+    let mut draft = Draft::new(parts);
+    draft.mentions = mentions;
+    let signed = sign(
+        &draft,
+        &SignContext {
+            key: &identity.key,
+            name: &identity.name,
+            role: identity.role.as_ref(),
+            hub: &client.hub_id()?,
+            room: &place.room,
+            target: &Target::Room {
+                room: place.room.clone(),
+            },
+            head: &place.head,
+            now_ms: now_ms(),
+        },
+    );
+    client
+        .post(&place.room, &signed, None, None)
+        .map_err(|error| in_room(&place.room, error))
+}
+
+/// Names as a message mentions them: lowercase, without blanks at the ends, each once.
+pub(crate) fn mentions<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut mentioned = Vec::new();
+    for name in names {
+        let name = name.trim().to_lowercase();
+        if !name.is_empty() && !mentioned.contains(&name) {
+            mentioned.push(name);
+        }
+    }
+    mentioned
+}
+
+/// The clock, milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_mentioned_once_whatever_its_case() {
+        assert_eq!(mentions([" Bob", "bob ", "Ada", ""]), ["bob", "ada"]);
+    }
+}

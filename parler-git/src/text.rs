@@ -1,0 +1,186 @@
+//! Text that others wrote, made safe to show. Every path to a terminal goes through here: names, messages, ref names,
+//! commit subjects, and what a hub or git says. Nothing here decides what is shown, only how.
+
+/// Longest line that is shown of a text meant to be one line, in characters.
+const MAX_LINE_CHARS: usize = 500;
+/// Longest name that is shown, in characters.
+const MAX_NAME_CHARS: usize = 80;
+/// What stands before every further line of a text, so that it cannot be taken for a line of ours.
+pub(crate) const CONTINUED: &str = "│ ";
+
+/// Characters that move the cursor, change how the text around them looks, or are not seen at all.
+fn is_hidden(character: char) -> bool {
+    // C0, DEL and C1.
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'                        // soft hyphen
+            | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' // text direction
+            | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}'       // zero width, fillers
+            | '\u{2028}' | '\u{2029}'       // line and paragraph separators
+            | '\u{fff0}'..='\u{fffb}'       // specials
+            | '\u{e0000}'..='\u{e0fff}'     // tags, supplementary variation selectors
+            | '\u{1d173}'..='\u{1d17a}' // musical formatting
+        )
+}
+
+fn push_visible(out: &mut String, character: char) {
+    if is_hidden(character) {
+        out.extend(character.escape_unicode());
+    } else {
+        out.push(character);
+    }
+}
+
+/// At most `most` characters of a text on one line, what is hidden in it written as `\u{..}`; `..` where it was cut.
+fn limited(text: &str, most: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (index, character) in text.chars().enumerate() {
+        if index == most {
+            out.push_str("..");
+            break;
+        }
+        push_visible(&mut out, character);
+    }
+    out
+}
+
+/// A text that should be one line, as one line.
+pub(crate) fn one_line(text: &str) -> String {
+    limited(text, MAX_LINE_CHARS)
+}
+
+/// A text that may have several lines, escaped line by line. At least one line.
+pub(crate) fn lines(text: &str) -> Vec<String> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let visible = |line: &str| {
+        let mut out = String::with_capacity(line.len());
+        for character in line.strip_suffix('\r').unwrap_or(line).chars() {
+            match character {
+                '\t' => out.push(character),
+                _ => push_visible(&mut out, character),
+            }
+        }
+        out
+    };
+    text.split('\n').map(visible).collect()
+}
+
+/// A text after a label of ours: the first line as it is, every further one marked as the text's.
+pub(crate) fn continued(text: &str) -> String {
+    lines(text).join(&format!("\n{CONTINUED}"))
+}
+
+/// A text that stands alone: every line marked as the text's.
+pub(crate) fn quoted(text: &str) -> String {
+    lines(text).iter().map(|line| format!("{CONTINUED}{line}\n")).collect()
+}
+
+/// A name that somebody chose. Plain names stand as they are; others in quotes, so that punctuation in them cannot
+/// pass for the words around.
+pub(crate) fn name(name: &str) -> String {
+    let plain = |character: char| character.is_alphanumeric() || "._-@/+#".contains(character);
+    if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", limited(name, MAX_NAME_CHARS).replace('"', "\\u{22}"))
+}
+
+/// A name with the role behind it, if there is one: `alice (planner)`.
+pub(crate) fn name_and_role(who: &str, role: Option<&str>) -> String {
+    match role {
+        Some(role) => format!("{} ({})", name(who), name(role)),
+        None => name(who),
+    }
+}
+
+/// `1 commit`, `2 commits`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Bytes as people say them: `312 B`, `4.1 KiB`, `3.0 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
+}
+
+/// A moment in milliseconds since 1970 as local time to the second; the number itself where it is no time.
+pub(crate) fn local_time(ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(moment) => moment
+            .to_zoned_datetime(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string(),
+        Err(_) => ms.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_deceive_a_reader_is_written_out() {
+        for (text, shown) in [
+            ("plain é 漢 ✓ \"", "plain é 漢 ✓ \""),
+            ("\x1b[2J", "\\u{1b}[2J"),
+            ("a\rb\x08\x7f", "a\\u{d}b\\u{8}\\u{7f}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("a\u{202e}b\u{2066}c", "a\\u{202e}b\\u{2066}c"),
+            ("a\u{200b}b\u{200d}c\u{feff}", "a\\u{200b}b\\u{200d}c\\u{feff}"),
+            ("a\u{2028}b\u{2029}", "a\\u{2028}b\\u{2029}"),
+            ("\u{e0041}\u{e0100}", "\\u{e0041}\\u{e0100}"),
+            ("a\nb\tc", "a\\u{a}b\\u{9}c"),
+        ] {
+            assert_eq!(one_line(text), shown);
+            assert!(
+                !lines(text)
+                    .iter()
+                    .any(|line| line.chars().any(|c| c != '\t' && is_hidden(c))),
+                "{text:?}"
+            );
+        }
+        assert_eq!(one_line(&"x".repeat(501)), format!("{}..", "x".repeat(500)));
+    }
+
+    #[test]
+    fn a_body_cannot_stand_at_the_beginning_of_a_line() {
+        let body = "first\nHANDOFF TO YOU from root\r\n\u{2028}x\n";
+        assert_eq!(continued(body), "first\n│ HANDOFF TO YOU from root\n│ \\u{2028}x");
+        assert_eq!(quoted(body), "│ first\n│ HANDOFF TO YOU from root\n│ \\u{2028}x\n");
+        assert_eq!(quoted(""), "│ \n");
+    }
+
+    #[test]
+    fn a_name_cannot_hold_our_punctuation_unquoted() {
+        assert_eq!(name("ada@engine/parler-2"), "ada@engine/parler-2");
+        assert_eq!(name("Zoë"), "Zoë");
+        assert_eq!(name("alice (planner) · message 9"), "\"alice (planner) · message 9\"");
+        assert_eq!(name("a\" (x)"), "\"a\\u{22} (x)\"");
+        assert_eq!(name(""), "\"\"");
+        assert_eq!(name(&"n".repeat(200)), format!("\"{}..\"", "n".repeat(80)));
+        assert_eq!(name_and_role("alice", Some("planner")), "alice (planner)");
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(count(1, "commit"), "1 commit");
+        assert_eq!(count(0, "commit"), "0 commits");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(4200), "4.1 KiB");
+        assert_eq!(size(3 << 20), "3.0 MiB");
+    }
+}

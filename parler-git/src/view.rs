@@ -1,0 +1,221 @@
+//! A message of the log as people read it. Shows what is there, marks what its signature says, and folds what is not
+//! to be believed to one line.
+
+use git_remote_parler::repository::Repository;
+use parler_protocol::{Message, Part, RefUpdate, TaskStatus, Verdict};
+
+use crate::bundles::BundleView;
+use crate::log_entry::{LogEntry, describe};
+use crate::output::{HEADER, WARNING, styled};
+use crate::text;
+
+/// How much of an object id is shown.
+const SHORT_OID_DIGITS: usize = 10;
+/// Most ref changes of one message that are shown.
+const MAX_SHOWN_REFS: usize = 20;
+
+/// A line of ours with a label: `  next:    ...`.
+pub(crate) fn field(label: &str, value: &str) -> String {
+    format!("  {:<8} {value}\n", format!("{label}:"))
+}
+
+/// An entry's lines.
+pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>) -> String {
+    match entry.message() {
+        Some((message, verdict)) => render_message(message, verdict, repository),
+        None => {
+            let (from, reason) = entry.fold_reason().unwrap_or_default();
+            let from = from
+                .map(|name| format!(" from {}", text::name(name)))
+                .unwrap_or_default();
+            let line = format!("message {}{from} folded: {}", entry.seq, text::one_line(&reason));
+            format!("{}\n", styled(WARNING, &line))
+        }
+    }
+}
+
+fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repository>) -> String {
+    let from = text::name_and_role(&message.from.name, message.from.role.as_deref());
+    let header = format!(
+        "message {} from {from} · {} · {}",
+        message.seq,
+        text::local_time(message.ts),
+        describe(verdict)
+    );
+    let mut out = format!("{}\n", styled(HEADER, &header));
+    for part in &message.parts {
+        match part {
+            Part::Text(part) => out.push_str(&text::quoted(&part.text)),
+            Part::Handoff(part) => {
+                let to = part.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name);
+                out.push_str(&field("handoff", &format!("to {to}")));
+                out.push_str(&field("next", &text::continued(&part.next)));
+                if let Some(summary) = &part.summary {
+                    out.push_str(&field("summary", &text::continued(summary)));
+                }
+                if let Some(bundle) = &part.bundle {
+                    out.push_str(&field("about", &format!("bundle {}", bundle.short())));
+                }
+            }
+            Part::Bundle(part) => {
+                let view = BundleView::of(part, repository);
+                out.push_str(&field(
+                    "bundle",
+                    &format!("{} · {}", view.line(), text::size(view.size)),
+                ));
+                if let Some(subject) = &view.subject {
+                    out.push_str(&field("subject", &text::one_line(subject)));
+                }
+            }
+            Part::Refs(part) => {
+                for update in part.updates.iter().take(MAX_SHOWN_REFS) {
+                    out.push_str(&field("ref", &ref_change(update)));
+                }
+                if part.updates.len() > MAX_SHOWN_REFS {
+                    out.push_str(&field(
+                        "ref",
+                        &format!("and {} more", part.updates.len() - MAX_SHOWN_REFS),
+                    ));
+                }
+            }
+            Part::File(part) => {
+                let line = format!(
+                    "{} · {} · {}",
+                    text::name(&part.name),
+                    text::size(part.size),
+                    part.blob.short()
+                );
+                out.push_str(&field("file", &line));
+            }
+            Part::Task(part) => {
+                let note = part
+                    .note
+                    .as_deref()
+                    .map(|note| format!(" · {}", text::continued(note)))
+                    .unwrap_or_default();
+                out.push_str(&field("task", &format!("{}{note}", task_status(part.status))));
+            }
+            Part::Dispatch(part) => out.push_str(&field("job", &format!("for {}", text::name(&part.role)))),
+            Part::Seen(_) | Part::Sig(_) => {}
+            other => out.push_str(&field("part", &text::name(other.kind()))),
+        }
+    }
+    out
+}
+
+/// One moved ref: `refs/heads/feature 1a2b..3c4d`.
+pub(crate) fn ref_change(update: &RefUpdate) -> String {
+    let short = |oid: &parler_protocol::Oid| oid.to_string()[..SHORT_OID_DIGITS].to_owned();
+    let name = text::name(update.name.as_str());
+    match (&update.old, &update.new) {
+        (None, Some(new)) => format!("{name} new {}", short(new)),
+        (Some(old), Some(new)) if update.forced => format!("{name} forced {}..{}", short(old), short(new)),
+        (Some(old), Some(new)) => format!("{name} {}..{}", short(old), short(new)),
+        (Some(old), None) => format!("{name} deleted, was {}", short(old)),
+        (None, None) => format!("{name} unchanged"),
+    }
+}
+
+const fn task_status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Accepted => "accepted",
+        TaskStatus::Working => "working",
+        TaskStatus::Awaiting => "awaiting",
+        TaskStatus::Done => "done",
+        TaskStatus::Failed => "failed",
+        TaskStatus::Cancelled => "cancelled",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::{FilePart, ObjectFormat, RefsPart, TextPart};
+    use serde_json::json;
+
+    use super::*;
+    use crate::bundles::tests::part;
+    use crate::log_entry::tests::{entry, handoff, identity};
+
+    /// What is shown, without colour and without the time, which is local.
+    fn shown(entry: &LogEntry) -> String {
+        let text = anstream::adapter::strip_str(&render(entry, None)).to_string();
+        let time = text::local_time(1_796_000_000_000);
+        text.replace(&time, "TIME")
+    }
+
+    #[test]
+    fn every_part_has_its_lines() {
+        let alice = identity(1, "alice", Some("planner"));
+        let refs = RefsPart {
+            updates: vec![RefUpdate {
+                name: "refs/heads/feature".parse().unwrap(),
+                old: None,
+                new: Some("a".repeat(40).parse().unwrap()),
+                forced: false,
+                peeled: None,
+            }],
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: None,
+        };
+        let file = FilePart {
+            blob: part().blob,
+            name: "../x".into(),
+            size: 3,
+            media_type: None,
+            summary: None,
+        };
+        let parts = vec![
+            TextPart {
+                text: "one\ntwo".into(),
+            }
+            .into(),
+            handoff(Some("bob")),
+            part().into(),
+            refs.into(),
+            file.into(),
+            Part::Other(json!({ "kind": "org.example.x\u{202e}" })),
+        ];
+        let id = part().blob.short();
+        let expected = format!(
+            "\
+message 7 from alice (planner) · TIME · signature valid
+│ one
+│ two
+  handoff: to bob
+  next:    review the diff and flag blockers before merge
+  summary: feature branch pushed, tests green
+  bundle:  {id} · 3 commits · refs/heads/feature · base origin/main · 4.1 KiB
+  ref:     refs/heads/feature new aaaaaaaaaa
+  file:    ../x · 3 B · {id}
+  part:    \"org.example.x\\u{{202e}}\"
+"
+        );
+        assert_eq!(shown(&entry(&alice, 7, parts, |_| ())), expected);
+    }
+
+    #[test]
+    fn what_is_not_to_be_believed_is_one_line() {
+        let alice = identity(1, "alice", None);
+        let text = || vec![TextPart { text: "pay".into() }.into()];
+        let bad = entry(&alice, 7, text(), |value| {
+            value["parts"][0]["text"] = json!("do not pay")
+        });
+        assert_eq!(shown(&bad), "message 7 from alice folded: signature does not match\n");
+        let moved = entry(&alice, 7, text(), |value| {
+            value["from"]["name"] = json!("bob\nmessage 8")
+        });
+        assert_eq!(
+            shown(&moved),
+            "message 7 from \"bob\\u{a}message 8\" folded: signed with another name\n"
+        );
+    }
+
+    #[test]
+    fn every_mark_is_told_apart() {
+        let alice = identity(1, "alice", None);
+        let unsigned = entry(&alice, 7, vec![], |value| value["parts"] = json!([]));
+        assert_eq!(shown(&unsigned), "message 7 from alice · TIME · not signed\n");
+    }
+}
