@@ -1,0 +1,201 @@
+//! Who a request is for and who sent it, judged before anything else.
+
+use parler_protocol::{ErrorCode, paths};
+
+use crate::support::{TestHub, raw, text_message};
+
+async fn status(hub: &TestHub, head: &str) -> u16 {
+    let answer = raw(hub.address, format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await;
+    answer
+        .split(' ')
+        .nth(1)
+        .unwrap_or_else(|| panic!("no answer to {head}: {answer}"))
+        .parse()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn only_the_hubs_own_names_are_answered() {
+    let hub = TestHub::with(|options| options.authorities = vec!["Hub.Example".to_owned()]).await;
+    let port = hub.address.port();
+    let get = "GET /healthz HTTP/1.1\r\nHost: ";
+    for host in [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        format!("LocalHost:{port}"),
+        format!("[::1]:{port}"),
+        "hub.example".to_owned(),
+    ] {
+        assert_eq!(status(&hub, &format!("{get}{host}")).await, 200, "{host}");
+    }
+    for host in [
+        "evil.example".to_owned(),
+        format!("evil.example:{port}"),
+        "127.0.0.1".to_owned(),
+        format!("127.0.0.1:{}", port ^ 1),
+        format!("127.0.0.1.evil.example:{port}"),
+        format!("evil.example@127.0.0.1:{port}"),
+        format!("127.0.0.1:{port}, evil.example"),
+        String::new(),
+    ] {
+        assert_eq!(status(&hub, &format!("{get}{host}")).await, 421, "{host}");
+    }
+    assert_eq!(status(&hub, "GET /healthz HTTP/1.1").await, 421, "no Host");
+    let own = format!("127.0.0.1:{port}");
+    assert_eq!(
+        status(&hub, &format!("{get}{own}\r\nHost: evil.example")).await,
+        421,
+        "two Hosts"
+    );
+    let absolute = format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: {own}");
+    assert_eq!(status(&hub, &absolute).await, 421, "another authority in the target");
+}
+
+#[tokio::test]
+async fn browser_pages_are_refused_and_change_nothing() {
+    let hub = TestHub::start().await;
+    let alice = hub.agent("alice").await;
+    let room = alice.create_room("r").await.room;
+    let path = paths::messages(&room);
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("origin", "http://127.0.0.1"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
+        let from_page = |request: hyper::http::request::Builder| {
+            request.header("content-type", "application/json").header(name, value)
+        };
+        let answer = alice
+            .send("POST", &path, from_page, text_message("x").to_string())
+            .await;
+        answer.problem(ErrorCode::OriginRefused);
+        let preflight = alice.send("OPTIONS", &path, from_page, "").await;
+        preflight.problem(ErrorCode::OriginRefused);
+        for answer in [answer, preflight] {
+            assert!(
+                answer
+                    .headers
+                    .keys()
+                    .all(|name| !name.as_str().starts_with("access-control")),
+                "{answer:?}"
+            );
+        }
+    }
+    for value in ["none", "same-origin"] {
+        let direct = |request: hyper::http::request::Builder| request.header("sec-fetch-site", value);
+        assert_eq!(
+            alice
+                .send("GET", &format!("{path}?after=0"), direct, "")
+                .await
+                .expect(200)
+                .seqs(),
+            [0_u64; 0]
+        );
+    }
+}
+
+#[tokio::test]
+async fn compressed_bodies_wrong_methods_and_unknown_paths_are_refused() {
+    let hub = TestHub::start().await;
+    let alice = hub.agent("alice").await;
+    let compressed = |request: hyper::http::request::Builder| {
+        request
+            .header("content-type", "application/json")
+            .header("content-encoding", "gzip")
+    };
+    alice
+        .send("POST", paths::ROOMS, compressed, "x")
+        .await
+        .problem(ErrorCode::UnsupportedMediaType);
+    let answer = alice.send("DELETE", paths::ROOMS, |request| request, "").await;
+    answer.problem(ErrorCode::MethodNotAllowed);
+    assert!(answer.header("allow").contains("POST"));
+    for path in [
+        "/",
+        "/v1",
+        "/v1/rooms/",
+        "/v1//rooms",
+        "/v1/rooms/a/b/c",
+        "/v2/rooms",
+        "/v1/../healthz",
+    ] {
+        alice.get(path).await.problem(ErrorCode::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn health_tells_that_the_hub_serves() {
+    let hub = TestHub::start().await;
+    let anybody = crate::support::Agent::new(hub.address, hub.id, "x");
+    let health: serde_json::Value = anybody.get(paths::HEALTH).await.expect(200).json();
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["hub"], hub.id.to_string());
+    assert!(health["version"].is_string());
+}
+
+#[tokio::test]
+async fn a_client_that_trickles_is_given_up() {
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        options.limits.header_timeout = Duration::from_millis(50);
+        options.limits.stall_timeout = Duration::from_millis(50);
+    })
+    .await;
+    // A head that never ends, and a connection that says nothing.
+    for begin in [&b"GET /healthz HTTP/1.1\r\nHost: "[..], b""] {
+        let mut stream = tokio::net::TcpStream::connect(hub.address).await.unwrap();
+        stream.write_all(begin).await.unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await.unwrap();
+        assert!(!String::from_utf8_lossy(&got).contains("200 OK"));
+    }
+    // A body that stops coming.
+    let request = format!(
+        "POST /v1/session HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+        hub.address
+    );
+    let answer = raw(hub.address, request.as_bytes()).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 408 ") && answer.contains("request_timeout"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_no_bytes_is_given_up() {
+    use std::time::Duration;
+    use tokio::io::AsyncWriteExt;
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        options.limits.stall_timeout = Duration::from_millis(100);
+        options.limits.max_connections = 1;
+    })
+    .await;
+    let alice = hub.agent("alice").await;
+    let room = alice.create_room("r").await;
+    // More than the kernel's buffers between the two hold.
+    let bundle = vec![7; 32 << 20];
+    let signed = crate::support::Push::new()
+        .branch("x", None, Some(crate::support::oid('a')))
+        .bundle(&bundle)
+        .sign(&alice, &room);
+    alice
+        .post_with_blob(&room.room, &signed.body, &bundle)
+        .await
+        .expect(201)
+        .head();
+    let mut stream = tokio::net::TcpStream::connect(hub.address).await.unwrap();
+    let path = paths::blob(&room.room, &parler_protocol::BundleId::of(&bundle));
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        hub.address, alice.token
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // It holds the only place; the next client is served once it was given up.
+    let next = tokio::time::timeout(Duration::from_secs(30), alice.get(paths::ROOMS)).await;
+    assert_eq!(next.expect("the stalled reader was given up").status, 200);
+}

@@ -1,0 +1,19 @@
+//! The hub over HTTP: the real one, in this process, on a port that the system chooses.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+mod access_log;
+mod blobs;
+mod documented;
+mod drain;
+mod guard;
+mod invites;
+mod local;
+mod log;
+mod messages;
+mod program;
+mod pushes;
+mod rooms;
+mod sessions;

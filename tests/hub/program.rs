@@ -1,0 +1,153 @@
+//! The program `parler-hub` itself.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use parler_protocol::{HubId, paths};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Agent, text_message};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parler-hub"));
+    command.env_remove("PARLER_HUB_LOG");
+    command
+}
+
+/// A running hub, killed when the test ends.
+struct Running {
+    child: Child,
+    address: std::net::SocketAddr,
+}
+
+impl Running {
+    fn start(data: &std::path::Path) -> Self {
+        let mut child = program()
+            .args(["serve", "--listen", "127.0.0.1:0", "--open", "--log", "json", "--data"])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .strip_prefix("listening on http://")
+            .expect(&line)
+            .trim()
+            .parse()
+            .unwrap();
+        Self { child, address }
+    }
+
+    /// Asks it to stop, and returns whether it ended well and what it logged.
+    fn end(mut self, signal: Signal) -> (bool, String) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().success(), log)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn hub_id(health: &Value) -> HubId {
+    health["hub"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn it_serves_logs_json_and_drains_on_either_signal() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let mut known: Option<(HubId, String)> = None;
+    for signal in [Signal::TERM, Signal::INT] {
+        let running = Running::start(&data);
+        let anybody = Agent::new(running.address, HubId::from_bytes([0; 16]), "anybody");
+        let id = hub_id(&anybody.get(paths::HEALTH).await.expect(200).json());
+        let mut alice = Agent { hub: id, ..anybody };
+        alice.open_session().await;
+        let room = match &known {
+            None => alice.create_room("r").await.room,
+            Some((known, _)) => {
+                assert_eq!(*known, id, "the hub is the same after a restart");
+                "r".parse().unwrap()
+            }
+        };
+        if known.is_none() {
+            alice
+                .post(&paths::messages(&room), &text_message("x"))
+                .await
+                .expect(201)
+                .head();
+        }
+        let (ended_well, log) = running.end(signal);
+        assert!(ended_well, "{log}");
+        for line in log.lines() {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+            assert!(line["fields"]["message"].is_string());
+        }
+        assert!(log.contains("\"route\":\"/v1/session\""), "{log}");
+        assert!(!log.contains(&alice.token));
+        known = Some((id, log));
+    }
+}
+
+#[test]
+fn an_open_hub_stays_on_this_machine() {
+    let directory = tempfile::TempDir::new().unwrap();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7777"] {
+        let output = program()
+            .args(["serve", "--open", "--listen", address, "--data"])
+            .arg(directory.path().join("data"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{address}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            stderr.contains("--open") && stderr.contains("--owner") && stderr.lines().count() == 1,
+            "{stderr}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+    assert!(!directory.path().join("data").exists());
+}
+
+#[test]
+fn mistakes_end_with_one_line_and_the_right_code() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let serve = |arguments: &[&str], data: &std::path::Path| {
+        let output = program()
+            .arg("serve")
+            .args(arguments)
+            .arg("--data")
+            .arg(data)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, stderr) = serve(&["--listen", "127.0.0.1:0"], &file);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("file"), "{stderr}");
+    assert_eq!(serve(&["--listen", "nonsense"], &file).0, Some(2));
+    assert_eq!(serve(&["--owner", "nobody"], &file).0, Some(2));
+
+    let running = Running::start(&directory.path().join("data"));
+    let taken = running.address.to_string();
+    let (code, stderr) = serve(&["--listen", &taken], &directory.path().join("other"));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains(&taken), "{stderr}");
+    let (code, stderr) = serve(&["--listen", "127.0.0.1:0"], &directory.path().join("data"));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("in use by another hub"), "{stderr}");
+    assert!(running.end(Signal::TERM).0);
+}

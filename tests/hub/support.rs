@@ -1,0 +1,13 @@
+//! What the suite's tests share: a hub, agents that talk to it in plain HTTP, and messages to post.
+
+mod agent;
+mod answer;
+mod http;
+mod hub;
+mod push;
+
+pub(crate) use agent::Agent;
+pub(crate) use answer::Answer;
+pub(crate) use http::{raw, request};
+pub(crate) use hub::TestHub;
+pub(crate) use push::{Push, oid, text_message};
