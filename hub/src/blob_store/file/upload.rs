@@ -133,8 +133,8 @@ impl PartialFile {
 
     /// File to disk, name to file, directory to disk: in this order a crash leaves no name without its bytes, and the
     /// answer promises both.
-    fn publish(self: Box<Self>, id: BundleId, size: u64) -> Result<(), BlobError> {
-        let Self { shared, file, hash, .. } = *self;
+    fn publish(self, id: BundleId, size: u64) -> Result<(), BlobError> {
+        let Self { shared, file, hash, .. } = self;
         if BundleId::from_digest(hash.finalize().into()) != id {
             return Err(BlobError::Mismatch(id));
         }

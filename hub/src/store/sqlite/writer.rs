@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -323,6 +324,9 @@ impl Worker {
             return Err(StoreError::Stopped(reason.clone()));
         }
         self.checkpoint("TRUNCATE")
+            // The last connection to go takes the files of the log with it.
+            .and_then(|()| self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false))
+            .map(drop)
             .map_err(|error| Failure::from(error).into_store_error())
     }
 }

@@ -1,0 +1,170 @@
+//! Faults: a full disk, a directory in use, files of other programs and of newer ones.
+
+use bytes::Bytes;
+use parler_hub::store::{Append, NewBlob, OpenError, SqliteOptions, SqliteStore, Store, StoreError};
+use parler_protocol::{BundleId, Seq};
+use tempfile::TempDir;
+
+use crate::support::{Fixture, NOW, room, text};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_full_disk_refuses_and_goes_on() {
+    let fixture = Fixture::with(SqliteOptions {
+        max_pages: Some(60),
+        ..SqliteOptions::default()
+    });
+    let owner = fixture.owner("owner", "a").await;
+    let mut stored = 0;
+    let refused = loop {
+        let append = text(&owner, "a", &"x".repeat(2_000));
+        match fixture.append(append.clone()).await {
+            Ok(_) => stored += 1,
+            Err(StoreError::StorageFull) => break append,
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(stored < 10_000);
+    };
+    assert!(stored > 10, "{stored}");
+    let head = fixture
+        .store
+        .read(owner.agent, &room("a"), None, 0, 0)
+        .await
+        .unwrap()
+        .head;
+    assert_eq!(
+        (head.seq.get(), fixture.messages(&owner, "a").await.len()),
+        (stored, stored as usize)
+    );
+    // What needs no more pages still works, and so does reading.
+    let (cursor, _) = fixture
+        .store
+        .acknowledge(owner.agent, &room("a"), head.seq)
+        .await
+        .unwrap();
+    assert_eq!(cursor, head.seq);
+
+    // With more room the same request is stored, right after the last.
+    let bytes = Bytes::from(vec![7; 64 << 10]);
+    let blob = Some(NewBlob::Inline {
+        id: BundleId::of(&bytes),
+        bytes,
+    });
+    let refused = Append { blob, ..refused };
+    assert!(matches!(
+        fixture.append(refused.clone()).await,
+        Err(StoreError::StorageFull)
+    ));
+    let fixture = fixture.restart().await;
+    let appended = fixture.append(refused).await.unwrap();
+    assert_eq!((appended.is_new, appended.posted.seq), (true, head.seq.next()));
+}
+
+#[tokio::test]
+async fn a_message_too_large_for_the_disk_does_not_keep_others_out() {
+    let fixture = Fixture::with(SqliteOptions {
+        max_pages: Some(50),
+        ..SqliteOptions::default()
+    });
+    let owner = fixture.owner("owner", "a").await;
+    let mut huge = text(&owner, "a", "huge");
+    huge.parts = format!("[{{\"kind\":\"text\",\"text\":\"{}\"}}]", "x".repeat(1 << 20)).into();
+    for expected in 1..4 {
+        assert!(matches!(
+            fixture.append(huge.clone()).await,
+            Err(StoreError::StorageFull)
+        ));
+        let small = fixture.append(text(&owner, "a", "small")).await.unwrap();
+        assert_eq!(small.posted.seq, Seq::new(expected));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_has_one_hub() {
+    let fixture = Fixture::new();
+    let second = SqliteStore::open(fixture.path(), SqliteOptions::default());
+    assert!(
+        matches!(second, Err(OpenError::InUse(ref path)) if path == fixture.path()),
+        "{second:?}"
+    );
+    let Fixture { store, directory } = fixture;
+    drop(store);
+    SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_format_and_another_programs_database_are_left_alone() {
+    let fixture = Fixture::new();
+    fixture.owner("owner", "a").await;
+    fixture.store.close().await.unwrap();
+    let path = fixture.path().join("hub.db");
+    let set = |pragma: &str| {
+        let database = rusqlite::Connection::open(&path).unwrap();
+        database.execute_batch(pragma).unwrap();
+        drop(database);
+        std::fs::read(&path).unwrap()
+    };
+    let open = || SqliteStore::open(fixture.path(), SqliteOptions::default());
+
+    let before = set("PRAGMA user_version = 2");
+    let newer = open();
+    assert!(
+        matches!(newer, Err(OpenError::NewerFormat { found: 2, known: 1, .. })),
+        "{newer:?}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let before = set("PRAGMA user_version = 1; PRAGMA application_id = 7");
+    assert!(matches!(open(), Err(OpenError::NotAHub(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("hub.db");
+    std::fs::write(
+        &path,
+        "a text file that is long enough to be looked at as a database. ".repeat(20),
+    )
+    .unwrap();
+    let other = SqliteStore::open(directory.path(), SqliteOptions::default());
+    assert!(matches!(other, Err(OpenError::NotAHub(_))), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let fixture = Fixture::new();
+    let owner = fixture.owner("owner", "a").await;
+    fixture.append(text(&owner, "a", "x")).await.unwrap();
+    fixture.store.close().await.unwrap();
+    let results = [
+        fixture.append(text(&owner, "a", "x")).await.map(drop),
+        fixture.store.join_channel(owner.agent, &room("a"), NOW).await.map(drop),
+        fixture.store.read(owner.agent, &room("a"), None, 1, 1).await.map(drop),
+        fixture.store.close().await,
+    ];
+    assert!(
+        results
+            .iter()
+            .all(|result| matches!(result, Err(StoreError::Stopped(_)))),
+        "{results:?}"
+    );
+    let log = fixture.path().join("hub.db-wal");
+    assert!(
+        log.metadata().map_or(0, |log| log.len()) == 0,
+        "closing emptied the log"
+    );
+}
+
+#[tokio::test]
+async fn files_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("new/data");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(files.len() >= 3);
+    assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
+    drop(store);
+}

@@ -1,0 +1,267 @@
+//! Data directories of every format this program can open: `fixtures/data/N` was written by the program whose newest
+//! format was N, and is read back whole. A new format is kept by running `this_programs_directory_reads_back` with
+//! `PARLER_KEEP_DATA=fixtures/data/N`.
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use parler_hub::blob_store::{BlobStore, FileBlobStore};
+use parler_hub::store::{
+    Append, BlobLocation, NewBlob, NewInvite, NewSession, Principal, SqliteOptions, SqliteStore, Store, StoreError,
+};
+use parler_protocol::{BundleId, ChainHash, InviteCode, Message, MessageId, RoomKind, Seq, Verdict, verify};
+use tempfile::TempDir;
+
+use crate::support::{DAY_MS, NOW, oid, principal, push, room, session, text};
+
+const SMALL: &[u8] = b"a small blob";
+const LARGE: &[u8] = b"a blob that went into a file";
+const TOKEN: [u8; 32] = [5; 32];
+const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
+
+fn alice() -> Principal {
+    Principal {
+        role: Some("planner".parse().unwrap()),
+        ..principal("alice")
+    }
+}
+
+fn bob() -> Principal {
+    principal("bob")
+}
+
+fn id(number: u8) -> MessageId {
+    format!("01890a5d-ac96-774b-bcce-b302099a80{number:02}")
+        .parse()
+        .unwrap()
+}
+
+fn invite() -> InviteCode {
+    "FXTUREDATA22".parse().unwrap()
+}
+
+/// The messages of room Build, in order.
+fn messages() -> Vec<Append> {
+    let (small, large) = (BundleId::of(SMALL), BundleId::of(LARGE));
+    let mut parts = text(&alice(), "Build", "");
+    parts.parts = br#"[ {"kind":"text","text":"\u00e9 \/"} , {"n": 1.50e0} ]"#.as_slice().into();
+    parts.mentions = vec!["bob".into()];
+    let first = push(
+        &alice(),
+        "Build",
+        &[
+            ("refs/heads/main", None, Some('1')),
+            ("refs/heads/old", None, Some('2')),
+        ],
+    );
+    let second = push(
+        &bob(),
+        "Build",
+        &[
+            ("refs/heads/main", Some('1'), Some('3')),
+            ("refs/heads/old", Some('2'), None),
+        ],
+    );
+    let appends = [
+        parts,
+        Append {
+            blob: Some(NewBlob::Inline {
+                id: small,
+                bytes: Bytes::from_static(SMALL),
+            }),
+            refers_to: vec![small],
+            ..first
+        },
+        Append {
+            blob: Some(NewBlob::File {
+                id: large,
+                size: LARGE.len() as u64,
+            }),
+            refers_to: vec![large],
+            reply_to: Some(id(2)),
+            ..second
+        },
+        text(&bob(), "build", "the last"),
+    ];
+    let numbered = appends.into_iter().zip(1..);
+    numbered
+        .map(|(append, number)| Append {
+            id: id(number),
+            key: format!("key {number}"),
+            ..append
+        })
+        .collect()
+}
+
+async fn write(directory: &Path) {
+    let store = SqliteStore::open(directory, SqliteOptions::default()).unwrap();
+    let blobs = FileBlobStore::open_with_floor(directory.join("blobs"), 0).unwrap();
+    for who in [alice(), bob()] {
+        store.open_session(session(&who)).await.unwrap();
+    }
+    let kept = NewSession {
+        token: TOKEN,
+        expires_at: NOW + CENTURY_MS,
+        ..session(&alice())
+    };
+    store.open_session(kept).await.unwrap();
+    store
+        .create_room(&room("Build"), RoomKind::Channel, alice().agent, NOW)
+        .await
+        .unwrap();
+    store
+        .create_room(&room("ops"), RoomKind::Channel, bob().agent, NOW)
+        .await
+        .unwrap();
+    store.join_channel(bob().agent, &room("Build"), NOW).await.unwrap();
+    let mut upload = blobs.begin(LARGE.len() as u64).await.unwrap();
+    upload.write(Bytes::from_static(LARGE)).await.unwrap();
+    upload.commit(BundleId::of(LARGE)).await.unwrap();
+    for append in messages() {
+        store.append(append).await.unwrap();
+    }
+    store
+        .append(Append {
+            id: id(9),
+            key: "ops".into(),
+            ..text(&bob(), "ops", "elsewhere")
+        })
+        .await
+        .unwrap();
+    store
+        .acknowledge(bob().agent, &room("build"), Seq::new(2))
+        .await
+        .unwrap();
+    let invite = NewInvite {
+        by: bob().agent,
+        room: room("ops"),
+        code: invite(),
+        expires_at: NOW + CENTURY_MS,
+        max_uses: 1,
+        now: NOW,
+    };
+    store.create_invite(invite).await.unwrap();
+    store.close().await.unwrap();
+}
+
+async fn read_back(directory: &Path) {
+    let store = SqliteStore::open(directory, SqliteOptions::default()).unwrap();
+    let blobs = FileBlobStore::open_with_floor(directory.join("blobs"), 0).unwrap();
+    let (alice, bob, build) = (alice(), bob(), room("build"));
+
+    // The log, byte for byte as the messages were made, and its chain.
+    let page = store.read(alice.agent, &build, None, 100, usize::MAX).await.unwrap();
+    assert_eq!((page.room.as_str(), page.messages.len()), ("Build", 4));
+    let mut h = ChainHash::start(&store.hub(), &page.room);
+    for (stored, append) in page.messages.iter().zip(messages()) {
+        h = h.next(stored);
+        assert!(stored.windows(append.parts.len()).any(|window| window == append.parts));
+        let message = Message::parse(stored).unwrap();
+        assert_eq!(
+            (message.id, message.from.id, message.ts),
+            (append.id, append.by.agent, NOW)
+        );
+        assert_eq!((message.mentions, message.reply_to), (append.mentions, append.reply_to));
+        assert_eq!(message.from.role, append.by.role.map(|role| role.to_string()));
+        assert_eq!(
+            verify(&Message::parse(stored).unwrap(), &store.hub()),
+            Verdict::Unsigned
+        );
+    }
+    assert_eq!((page.head.seq.get(), page.head.h), (4, h));
+
+    // Refs, pushes, members, cursors.
+    let (list, _) = store.refs(bob.agent, &build).await.unwrap();
+    let refs: Vec<_> = list
+        .refs
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry.oid, entry.seq.get()))
+        .collect();
+    assert_eq!(refs, [("refs/heads/main", oid('3'), 3)]);
+    assert_eq!(list.head_ref.unwrap().as_str(), "refs/heads/main");
+    assert_eq!(list.object_format.unwrap().to_string(), "sha1");
+    let pushes = store.pushes(bob.agent, &build, Seq::ZERO).await.unwrap();
+    assert_eq!((pushes.version.get(), &pushes.messages[..]), (3, &page.messages[1..3]));
+    let (_, members) = store.members(bob.agent, &build).await.unwrap();
+    let members: Vec<_> = members
+        .iter()
+        .map(|member| (member.id, member.owner, member.cursor.get()))
+        .collect();
+    assert_eq!(members, [(alice.agent, true, 0), (bob.agent, false, 2)]);
+    let rooms = store.rooms(bob.agent).await.unwrap();
+    let rooms: Vec<_> = rooms.iter().map(|room| (room.room.as_str(), room.unread)).collect();
+    assert_eq!(rooms, [("Build", 2), ("ops", 1)]);
+
+    // Blobs.
+    let (small, large) = (BundleId::of(SMALL), BundleId::of(LARGE));
+    assert!(
+        matches!(store.blob(bob.agent, &build, &small).await.unwrap(), BlobLocation::Inline(bytes) if bytes == SMALL)
+    );
+    let BlobLocation::File(size) = store.blob(bob.agent, &build, &large).await.unwrap() else {
+        panic!("inline")
+    };
+    let pieces: Vec<Bytes> = blobs
+        .read(&large, size, 0..size)
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    assert_eq!(pieces.concat(), LARGE);
+    assert!(matches!(
+        store.blob(bob.agent, &room("ops"), &small).await,
+        Err(StoreError::NotFound)
+    ));
+
+    // What makes repetition safe, and the secrets.
+    for (append, stored) in messages().into_iter().zip(&page.messages) {
+        let again = store.append(append).await.unwrap();
+        assert_eq!((again.is_new, &again.stored), (false, stored));
+    }
+    assert_eq!(store.session(TOKEN, NOW).await.unwrap(), Some(alice.clone()));
+    assert_eq!(store.join(alice.agent, &invite(), NOW).await.unwrap().room, room("ops"));
+    let next = store.append(text(&bob, "build", "goes on")).await.unwrap();
+    assert_eq!((next.posted.seq.get(), next.posted.head.h), (5, h.next(&next.stored)));
+    store.close().await.unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn directories_of_every_format_read_back() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/data");
+    let mut formats = 0;
+    for entry in fs::read_dir(&kept).unwrap() {
+        let directory = TempDir::new().unwrap();
+        copy(&entry.unwrap().path(), directory.path());
+        read_back(directory.path()).await;
+        formats += 1;
+    }
+    assert!(formats > 0, "nothing in {}", kept.display());
+}
+
+#[tokio::test]
+async fn this_programs_directory_reads_back() {
+    let directory = TempDir::new().unwrap();
+    write(directory.path()).await;
+    if let Some(keep) = std::env::var_os("PARLER_KEEP_DATA") {
+        copy(
+            directory.path(),
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(keep),
+        );
+    }
+    read_back(directory.path()).await;
+}

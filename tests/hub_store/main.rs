@@ -1,0 +1,15 @@
+//! The store and the blob store, on real files: what they promise about order, repetition, refs, members, blobs and
+//! faults. Speaks no HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod blob_files;
+mod blobs;
+mod faults;
+mod formats;
+mod idempotency;
+mod io_error;
+mod log;
+mod members;
+mod refs;
+mod support;
