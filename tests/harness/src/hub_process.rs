@@ -3,7 +3,8 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::process::end_process;
-use crate::{Agent, DEADLINE, World};
+use crate::{DEADLINE, World};
 
 /// What a hub says before its address.
 const LISTENING: &str = "listening on http://";
@@ -113,6 +114,33 @@ impl HubProcess {
         &self.address
     }
 
+    /// The body that a GET of this path answers 200 with, for the holder of this token.
+    #[track_caller]
+    pub fn get(&self, path: &str, token: &str) -> Vec<u8> {
+        let mut connection = TcpStream::connect(&self.address).expect("a hub that listens");
+        connection
+            .set_read_timeout(Some(DEADLINE))
+            .expect("a deadline that is not zero");
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n",
+            self.address
+        );
+        connection.write_all(head.as_bytes()).expect("a hub that listens");
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).expect("an answer");
+        let end = answer
+            .windows(4)
+            .position(|bytes| bytes == b"\r\n\r\n")
+            .expect("the end of the answer's head");
+        let body = answer.split_off(end + 4);
+        assert!(
+            answer.starts_with(b"HTTP/1.1 200 "),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+        body
+    }
+
     /// Where it keeps its data.
     pub fn data(&self) -> &Path {
         &self.data
@@ -147,10 +175,10 @@ pub struct RequestLog {
 pub struct Mark(usize);
 
 impl RequestLog {
-    /// The log of the local hub that this agent uses.
-    pub fn of_local_hub(agent: &Agent<'_>) -> Self {
+    /// The log of the local hub of this home.
+    pub(crate) fn of_local_hub(parler_home: &Path) -> Self {
         Self {
-            path: agent.parler_home().join("data/hub/hub.log"),
+            path: parler_home.join("data/hub/hub.log"),
         }
     }
 

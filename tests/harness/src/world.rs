@@ -31,7 +31,7 @@ impl World {
             .tempdir()
             .expect("a temporary directory");
         let path = root.path().canonicalize().expect("just made");
-        for directory in ["bin", "home", "parler"] {
+        for directory in ["bin", "home", "parler", "tmp"] {
             fs::create_dir(path.join(directory)).expect("just made");
         }
         let program = program.as_ref().to_owned();
@@ -60,6 +60,11 @@ impl World {
     /// Where agents keep their keys and the local hub its data, unless told otherwise.
     pub fn parler_home(&self) -> PathBuf {
         self.path().join("parler")
+    }
+
+    /// Where programs of this world put what is to be gone again soon.
+    pub fn temporary(&self) -> PathBuf {
+        self.path().join("tmp")
     }
 
     /// The variables every program of this world starts with.
@@ -135,15 +140,6 @@ impl World {
     pub fn processes(&self) -> Vec<u32> {
         started_with_mention_of(&self.path())
     }
-
-    /// The process that serves the local hub of this home, if one does.
-    pub fn local_hub(&self, parler_home: &Path) -> Option<u32> {
-        let description = fs::read(parler_home.join("data/hub/hub.json")).ok()?;
-        let description: serde_json::Value = serde_json::from_slice(&description).ok()?;
-        let process = u32::try_from(description["pid"].as_u64()?).ok()?;
-        // The number may have been given to somebody else since: only who was started in this world is ours.
-        self.processes().contains(&process).then_some(process)
-    }
 }
 
 impl Drop for World {
@@ -162,7 +158,7 @@ fn environment(root: &Path) -> BTreeMap<OsString, OsString> {
         path.push(":");
         path.push(inherited);
     }
-    let variables: [(&str, OsString); 13] = [
+    let variables: [(&str, OsString); 14] = [
         ("COLUMNS", "120".into()),
         ("GIT_CONFIG_GLOBAL", home.join(".gitconfig").into()),
         ("GIT_CONFIG_NOSYSTEM", "1".into()),
@@ -171,6 +167,7 @@ fn environment(root: &Path) -> BTreeMap<OsString, OsString> {
         ("LC_ALL", "C".into()),
         ("PARLER_HOME", root.join("parler").into()),
         ("PATH", path),
+        ("TMPDIR", root.join("tmp").into()),
         ("TZ", "UTC".into()),
         ("XDG_CACHE_HOME", home.join(".cache").into()),
         ("XDG_CONFIG_HOME", home.join(".config").into()),
