@@ -1,6 +1,7 @@
 //! Which bundles of a room bring what is wanted, in an order in which each finds what it expects, and what must come
 //! from elsewhere. Nothing is read or fetched here; what a room says of itself may be wrong, and then the plan is.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parler_protocol::{BaseHint, BundleId, Oid};
@@ -28,11 +29,13 @@ pub(crate) struct FetchPlan {
     pub(crate) hoped_for: Vec<Oid>,
 }
 
+/// Which objects are here, in the same order.
+pub(crate) type Present<'a, E> = &'a dyn Fn(&[Oid]) -> Result<Vec<bool>, E>;
+
 /// What a plan is made from.
 pub(crate) struct FetchPlanner<'a, E> {
     pub(crate) state: &'a RoomState,
-    /// Which objects are here, in the same order.
-    pub(crate) present: &'a dyn Fn(&[Oid]) -> Result<Vec<bool>, E>,
+    pub(crate) present: Present<'a, E>,
     /// Whether `needs` is believed. Where it was wrong, prerequisites that no bundle has as its tip count as external.
     pub(crate) trusts_needs: bool,
 }
@@ -146,8 +149,8 @@ impl<E> FetchPlanner<'_, E> {
 
 impl Growing {
     fn choose(&mut self, id: BundleId, before: Option<BundleId>, next: &mut Vec<BundleId>) {
-        if !self.after.contains_key(&id) {
-            self.after.insert(id, Vec::new());
+        if let Entry::Vacant(vacant) = self.after.entry(id) {
+            vacant.insert(Vec::new());
             self.chosen.push(id);
             next.push(id);
         }

@@ -9,6 +9,7 @@ use parler_protocol::{BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Par
 use crate::base::BasePolicy;
 use crate::git::GitError;
 use crate::pack::PackError;
+use crate::pins::Pin;
 use crate::repository::{Repository, RepositoryError};
 use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
@@ -120,6 +121,8 @@ pub struct PushReport {
     pub posted: Option<Posted>,
     /// The bundle that was sent.
     pub bundle: Option<PushedBundle>,
+    /// The refs that name the bundle's tips here.
+    pub pins: Vec<Pin>,
     /// The bundle with the first tip asked for: the one sent, or one that the room had.
     pub bundle_id: Option<BundleId>,
     /// Whether the room was made for this.

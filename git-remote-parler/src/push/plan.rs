@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use parler_protocol::{BaseHint, BundleId, BundleRefName, Oid};
 
+use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
-use crate::bundle::{BundleHeader, HeaderRef, HeaderRefName};
+use crate::bundle::{BundleHeader, HeaderRef};
 use crate::repository::{Boundary, Repository, RepositoryError, Resolved};
 use crate::room_state::RoomState;
 
@@ -111,7 +112,7 @@ impl Planner<'_> {
             .zip(&rest.left_out)
             .filter(|(_, left_out)| !**left_out)
             .map(|(tip, _)| HeaderRef {
-                name: header_name(&tip.name),
+                name: header_ref_name(&tip.name),
                 oid: tip.object.oid,
             })
             .collect();
@@ -399,11 +400,4 @@ struct Rest {
     /// By position: not in the bundle.
     left_out: Vec<bool>,
     hint: Option<BaseHint>,
-}
-
-fn header_name(name: &BundleRefName) -> HeaderRefName {
-    match name {
-        BundleRefName::Ref(name) => name.into(),
-        BundleRefName::Head => "HEAD".parse().expect("git accepts HEAD as a ref name"),
-    }
 }

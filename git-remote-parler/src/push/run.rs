@@ -12,11 +12,13 @@ use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::plan::{Plan, Planner, Tip, Unplanned};
 use super::post::{Packed, post, sign_for_room};
 use super::{PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup};
+use crate::advertisement::header_refs;
 use crate::base::{Bases, ordinary_remotes};
 use crate::pack::build_bundle;
+use crate::pins;
 use crate::repository::{LocalHead, Repository, RepositoryError, Resolved};
 use crate::room::Room;
-use crate::room_state::{RoomState, first_head};
+use crate::room_state::{RoomBundle, RoomState, first_head};
 
 pub(super) fn push(
     pusher: &Pusher<'_>,
@@ -37,6 +39,7 @@ pub(super) fn push(
         refs: Vec::new(),
         posted: None,
         bundle: None,
+        pins: Vec::new(),
         bundle_id: None,
         room_created: false,
         notes: Vec::new(),
@@ -446,6 +449,21 @@ impl Push<'_, '_> {
         let first = tips.first().map(|tip| tip.object.oid);
         if packed.part.refs.iter().any(|tip| Some(tip.oid) == first) || self.report.bundle_id.is_none() {
             self.report.bundle_id = Some(packed.part.blob);
+        }
+        self.pin(packed);
+    }
+
+    /// Names the bundle here as it is named where it is fetched. The push has happened: a failure is a remark.
+    fn pin(&mut self, packed: &Packed) {
+        let id = packed.part.blob;
+        let is_other = |bundle: &RoomBundle| *bundle.id() != id && bundle.id().short() == id.short();
+        let short = !self.state().bundles().iter().any(is_other);
+        match pins::pin(self.repository(), &id, &header_refs(&packed.part.refs), short) {
+            Ok(pins) => self.report.pins = pins,
+            Err(error) => self
+                .report
+                .notes
+                .push(format!("bundle {} is not pinned here: {error}", id.short())),
         }
     }
 

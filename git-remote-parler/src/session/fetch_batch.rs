@@ -1,0 +1,77 @@
+//! A batch of `fetch` lines.
+
+use std::io::Write;
+
+use super::{Looked, Session, SessionError};
+use crate::advertisement::{is_pin, room_ref};
+use crate::fetch::{Fetched, Fetcher, Want};
+use crate::import::PinTiming;
+
+/// Up to this many imported bundles are named one by one.
+const MAX_NAMED_BUNDLES: usize = 5;
+
+impl<O: Write, E: Write> Session<'_, O, E> {
+    pub(super) fn fetch_batch(&mut self, batch: &[Vec<u8>]) -> Result<(), SessionError> {
+        let mut wants = Vec::new();
+        let mut asks_for_pins = false;
+        for line in batch {
+            let (oid, name) = super::split_word(line);
+            let oid = str::from_utf8(oid).ok().and_then(|oid| oid.parse().ok());
+            let oid = oid.ok_or_else(|| SessionError::command(&[b"fetch ", line.as_slice()].concat()))?;
+            asks_for_pins |= is_pin(name);
+            wants.push(Want {
+                oid,
+                name: room_ref(name),
+            });
+        }
+        if self.room.is_none() {
+            self.look(false)?;
+        }
+        if self.options.cloning || self.repository.is_none() {
+            // `git clone` decides on hash and configuration after it has seen the list.
+            self.repository = self.surroundings.repository()?;
+        }
+        // A pin that git is about to write itself makes `git clone --mirror` abort, so it is written after git.
+        let timing = if asks_for_pins {
+            PinTiming::Deferred
+        } else {
+            PinTiming::Now
+        };
+        let fetched = self.fetch(&wants, timing)?;
+        self.tell_fetched(&fetched);
+        self.unpinned.append(fetched);
+        self.answer("\n")
+    }
+
+    fn fetch(&self, wants: &[Want], timing: PinTiming) -> Result<Fetched, SessionError> {
+        let policy = self.policy()?;
+        let Some(Looked::There(room)) = &self.room else {
+            return Err(SessionError::command(b"fetch"));
+        };
+        let fetcher = Fetcher::new(
+            self.repository()?,
+            &self.connected()?.client,
+            &room.state,
+            &policy.fetch,
+        );
+        Ok(fetcher.fetch(wants, timing)?)
+    }
+
+    fn tell_fetched(&mut self, fetched: &Fetched) {
+        if self.options.is_quiet() || fetched.bundles.is_empty() {
+            return;
+        }
+        if fetched.bundles.len() > MAX_NAMED_BUNDLES {
+            let line = format!("{} bundles pinned under refs/parler/", fetched.bundles.len());
+            return self.say(&line);
+        }
+        for bundle in &fetched.bundles {
+            let names: Vec<&str> = bundle.pins.iter().map(|pin| pin.name.as_str()).collect();
+            let line = match names.first() {
+                Some(first) if bundle.pins.len() <= 2 => format!("bundle {} pinned as {first}", bundle.id.short()),
+                _ => format!("bundle {} pinned under refs/parler/", bundle.id.short()),
+            };
+            self.say(&line);
+        }
+    }
+}

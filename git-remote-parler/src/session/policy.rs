@@ -1,0 +1,36 @@
+//! What a repository's configuration says about pushes and fetches.
+
+use crate::base::BasePolicy;
+use crate::fetch::FetchPolicy;
+use crate::push::PushPolicy;
+use crate::repository::{Repository, RepositoryError};
+
+/// How pushes and fetches are to be done.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Pushes.
+    pub push: PushPolicy,
+    /// Fetches.
+    pub fetch: FetchPolicy,
+}
+
+impl Policy {
+    /// Reads `parler.base`, `parler.createRoom` and `parler.fetchBase`. `is_local`: the hub is this user's own, where
+    /// rooms are made unless the configuration forbids it.
+    ///
+    /// # Errors
+    /// When a value is not of its kind.
+    pub fn of(repository: &Repository, is_local: bool) -> Result<Self, RepositoryError> {
+        let base = repository.config_string("parler.base")?.unwrap_or_default();
+        let base: BasePolicy = base.parse().unwrap_or_default();
+        let create_room = repository.config_bool("parler.createRoom")?.unwrap_or(is_local);
+        let fetch_base = repository.config_bool("parler.fetchBase")?.unwrap_or(true);
+        Ok(Self {
+            push: PushPolicy { create_room, base },
+            fetch: FetchPolicy {
+                fetch_base,
+                ..FetchPolicy::default()
+            },
+        })
+    }
+}
