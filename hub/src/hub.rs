@@ -105,3 +105,35 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// A store that stops, as after a failed fsync, ends the hub: it must not go on as if it could still promise.
+    #[tokio::test]
+    async fn a_store_that_stopped_ends_the_hub() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let hub = Hub::open(HubOptions::new(directory.path())).unwrap();
+        let store = Arc::clone(&hub.store);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(hub.serve(listener, std::future::pending()));
+        store.close().await.unwrap();
+
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let token = format!("parler_{}", "0".repeat(64));
+        let request = format!("GET /v1/rooms HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"unavailable\""),
+            "{answer}"
+        );
+        assert!(matches!(serving.await.unwrap(), Err(HubError::Failed(_))));
+    }
+}

@@ -166,6 +166,21 @@ async fn a_client_that_trickles_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_too_slowly_is_given_up() {
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        options.limits.body_grace = std::time::Duration::ZERO;
+        options.limits.min_body_rate = u64::MAX;
+    })
+    .await;
+    let agent = crate::support::Agent::new(hub.address, hub.id, "slow");
+    agent
+        .post(paths::SESSION, &agent.proof(None))
+        .await
+        .problem(ErrorCode::RequestTimeout);
+}
+
+#[tokio::test]
 async fn a_reader_that_takes_no_bytes_is_given_up() {
     use std::time::Duration;
     use tokio::io::AsyncWriteExt;
