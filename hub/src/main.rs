@@ -9,11 +9,14 @@ use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use parler_hub::{Hub, HubOptions};
 use parler_protocol::AgentId;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 const EXIT_USAGE: u8 = 2;
+/// Files that the database and blobs being read and written need besides the connections.
+const FILES_OF_THE_HUB: usize = 256;
 /// What is logged: `info`, `debug`, or a filter such as `parler_hub=debug,warn`.
 const LOG_VARIABLE: &str = "PARLER_HUB_LOG";
 
@@ -101,6 +104,7 @@ async fn run(arguments: Serve) -> anyhow::Result<()> {
     options.open = arguments.open;
     options.owners = arguments.owners;
     options.authorities = arguments.authorities;
+    options.limits.max_connections = options.limits.max_connections.min(raise_file_limit());
     let hub = Hub::open(options)?;
 
     let mut stdout = std::io::stdout();
@@ -116,11 +120,31 @@ async fn run(arguments: Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Raises the number of files this process may have open as far as it may, and returns how many connections that leaves
+/// room for.
+fn raise_file_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() {
+        limit.maximum
+    } else {
+        limit.current
+    };
+    // No limit at all is shown as none.
+    let files = current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    files.saturating_sub(FILES_OF_THE_HUB).max(1)
+}
+
 fn start_log(form: LogForm) {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
+    // Nobody who reads the log is no reason to stop; telling so on stderr would be one.
+    let log = log.log_internal_errors(false);
     match form {
         LogForm::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogForm::Json => log.json().init(),

@@ -100,6 +100,19 @@ async fn it_serves_logs_json_and_drains_on_either_signal() {
     }
 }
 
+#[tokio::test]
+async fn it_serves_on_when_nobody_reads_its_log() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let mut running = Running::start(directory.path());
+    drop(running.child.stderr.take());
+    let anybody = Agent::new(running.address, HubId::from_bytes([0; 16]), "anybody");
+    for _ in 0..3 {
+        anybody.get(paths::HEALTH).await.expect(200).json::<Value>();
+    }
+    kill_process(Pid::from_child(&running.child), Signal::TERM).unwrap();
+    assert!(running.child.wait().unwrap().success());
+}
+
 #[test]
 fn an_open_hub_stays_on_this_machine() {
     let directory = tempfile::TempDir::new().unwrap();
