@@ -2,7 +2,7 @@
 //! builds on is here.
 
 use git_remote_parler::repository::Repository;
-use parler_protocol::{BundleId, BundlePart};
+use parler_protocol::{BaseHint, BundleId, BundlePart};
 use serde::Serialize;
 
 use crate::text;
@@ -53,13 +53,13 @@ impl BundleView {
             Some(Ok(present)) if !present.is_empty() => Base::Missing,
             _ => Base::Unknown,
         };
-        let hinted = || part.base_hint.as_ref().map(|hint| hint.name.to_string());
+        let hinted = || Some(hinted_name(part.base_hint.as_ref()?, repository));
         Self {
             id: part.blob,
             size: part.size,
             commits: part.commits,
             refs: part.refs.iter().map(|bundled| bundled.name.to_string()).collect(),
-            base_name: part.base.clone().or_else(hinted),
+            base_name: hinted().or_else(|| part.base.clone()),
             base,
             subject: part.summary.clone(),
         }
@@ -95,6 +95,19 @@ impl BundleView {
             Base::Missing => format!("base{named} missing"),
             Base::Unknown => format!("base{named}"),
         }
+    }
+}
+
+/// The branch that a bundle's base was on, as the reader calls it where the same repository is a remote of theirs.
+fn hinted_name(hint: &BaseHint, repository: Option<&Repository>) -> String {
+    let branch = hint.name.branch().unwrap_or(hint.name.as_str());
+    let remotes = repository
+        .and_then(|repository| repository.remotes().ok())
+        .unwrap_or_default();
+    let of_hint = |url: &String| Some(url) == hint.url.as_ref();
+    match remotes.iter().find(|remote| remote.urls.iter().any(of_hint)) {
+        Some(remote) => format!("{}/{branch}", remote.name),
+        None => branch.to_owned(),
     }
 }
 

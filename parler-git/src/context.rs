@@ -190,7 +190,7 @@ impl Context {
             environment: self.environment.hub.as_deref(),
             config: config.as_deref(),
         };
-        chosen.winner()
+        chosen.winner()?.recognised(&self.home)
     }
 
     /// A client of the hub that is meant, speaking as the agent that acts.

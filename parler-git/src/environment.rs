@@ -38,8 +38,8 @@ pub(crate) struct Environment {
     pub(crate) user: String,
     /// The machine's name, without domain.
     pub(crate) host: String,
-    /// Every variable, for git children.
-    variables: Vec<(OsString, OsString)>,
+    /// Every variable.
+    pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
 impl Environment {

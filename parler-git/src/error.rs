@@ -30,6 +30,8 @@ pub(crate) enum ErrorKind {
     BaseMissing,
     /// No repository here, or this machine would not do its part (a file, a process).
     Fatal,
+    /// Somebody told us to stop.
+    Interrupted,
     /// Whoever read our output stopped reading. Not a failure.
     OutputClosed,
 }
@@ -48,6 +50,8 @@ impl ErrorKind {
             Self::Refused => 7,
             Self::BaseMissing => 8,
             Self::Fatal => 128,
+            // As a shell says it of a program that SIGINT ended.
+            Self::Interrupted => 130,
         }
     }
 
@@ -64,6 +68,7 @@ impl ErrorKind {
             Self::Refused => "refused",
             Self::BaseMissing => "base_missing",
             Self::Fatal => "fatal",
+            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -113,6 +118,14 @@ impl Error {
             io::ErrorKind::BrokenPipe => Self::new(ErrorKind::OutputClosed, "the reader of the output went away"),
             _ => Self::io("write the output", source),
         }
+    }
+
+    /// A signal came.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(
+            ErrorKind::Interrupted,
+            "interrupted; what had begun has been cleaned up",
+        )
     }
 
     /// There is no such room, or not for me: the same words for both, so that they tell a stranger nothing.
@@ -231,6 +244,7 @@ mod tests {
             (ErrorKind::Refused, 7),
             (ErrorKind::BaseMissing, 8),
             (ErrorKind::Fatal, 128),
+            (ErrorKind::Interrupted, 130),
         ];
         for (kind, code) in codes {
             assert_eq!(kind.exit_code(), code, "{}", kind.name());

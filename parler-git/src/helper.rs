@@ -1,6 +1,172 @@
-//! helper
-use crate::environment::Environment;
+//! The edge of `git-remote-parler`, the program that git starts for `parler::` remotes: arguments, environment and
+//! streams of the process around the library's session.
+
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::io::{self, Write};
 use std::process::ExitCode;
-pub(crate) fn run(_environment: Environment) -> ExitCode {
-    ExitCode::from(128)
+
+use git_remote_parler::address::{Address, HubChoice as AddressHub};
+use git_remote_parler::repository::{Repository, RepositoryError};
+use git_remote_parler::session::{Connected, Session, Surroundings};
+
+use crate::cli::Globals;
+use crate::context::Context;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hubs::{self, HubChoice};
+use crate::text;
+
+/// What git expects of a helper that failed.
+const FAILED: u8 = 128;
+
+/// Serves git on stdin and stdout.
+pub(crate) fn run(environment: Environment) -> ExitCode {
+    match serve(environment) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            // Where stderr is gone as well nobody can be told.
+            let _ = writeln!(io::stderr(), "fatal: {}", text::one_line(&line));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn serve(environment: Environment) -> std::result::Result<(), String> {
+    let arguments: Vec<String> = environment
+        .arguments
+        .iter()
+        .skip(1)
+        .map(|argument| {
+            argument
+                .to_str()
+                .map(str::to_owned)
+                .ok_or("the remote's name or URL is not UTF-8")
+        })
+        .collect::<std::result::Result<_, _>>()?;
+    let (name, url) = match arguments.as_slice() {
+        [name] => (name.as_str(), None),
+        [name, url] => (name.as_str(), Some(url.as_str())),
+        _ => return Err("this program is started by git: git push parler::room/ROOM BRANCH".to_owned()),
+    };
+    let context = Context::new(environment, Globals::default()).map_err(|error| error.line())?;
+    refuse_unless_asked(&context).map_err(|error| error.line())?;
+    let insecure = |authority: &str| is_set(&context, &format!("parler.{authority}.insecure"));
+    let address = Address::from_arguments(name, url, insecure).map_err(|error| error.to_string())?;
+    let program = Program {
+        context: &context,
+        opened: Cell::new(false),
+    };
+    let remarks = EscapedLines::new(io::stderr());
+    Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program)
+        .map_err(|error| error.to_string())
+}
+
+/// Git sets a variable when nobody typed the URL: a submodule's comes from the repository that was cloned. Git itself
+/// refuses then, unless `protocol.parler.allow` is `always`; that says nothing about submodules, so it is asked again.
+fn refuse_unless_asked(context: &Context) -> Result<()> {
+    let asked = context
+        .environment
+        .variable("GIT_PROTOCOL_FROM_USER")
+        .is_none_or(|from_user| from_user != "0");
+    if asked || is_set(context, "parler.allowSubmodules") {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Refused,
+        "a room's URL that nobody typed, such as a submodule's, is not followed",
+    )
+    .then("git config --global parler.allowSubmodules true"))
+}
+
+fn is_set(context: &Context, key: &str) -> bool {
+    let value = context.config(key).ok().flatten();
+    value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1"))
+}
+
+/// This process, as a session sees it.
+struct Program<'a> {
+    context: &'a Context,
+    /// Whether the repository that was found at the start has been handed out.
+    opened: Cell<bool>,
+}
+
+impl Surroundings for Program<'_> {
+    fn repository(&self) -> std::result::Result<Option<Repository>, RepositoryError> {
+        if !self.opened.replace(true) {
+            return Ok(self.context.repository_if_any().cloned());
+        }
+        match Repository::discover(self.context.git().clone(), &self.context.environment.directory) {
+            Ok(repository) => Ok(Some(repository)),
+            Err(RepositoryError::NotARepository { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn connect(&self, hub: &AddressHub) -> std::result::Result<Connected, Box<dyn StdError + Send + Sync>> {
+        let connect = || -> Result<Connected> {
+            let hub = match hub {
+                AddressHub::Configured => self.context.hub()?,
+                AddressHub::At(address) => HubChoice::At(address.clone()).recognised(&self.context.home)?,
+            };
+            let (agent, _) = self.context.agent()?;
+            let client = hubs::client(&hub, agent.identity, &self.context.home, &self.context.environment)?;
+            Ok(Connected {
+                client,
+                is_local: hub == HubChoice::Local,
+            })
+        };
+        Ok(connect()?)
+    }
+}
+
+/// Lines for people, part of which others may have written, escaped on their way to the terminal.
+struct EscapedLines<W: Write> {
+    inner: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> EscapedLines<W> {
+    const fn new(inner: W) -> Self {
+        Self {
+            inner,
+            line: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Write for EscapedLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let line = text::one_line(&String::from_utf8_lossy(&self.line));
+                self.line.clear();
+                writeln!(self.inner, "{line}")?;
+            } else {
+                self.line.push(*byte);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_reach_the_terminal_escaped_and_whole() {
+        let mut shown = Vec::new();
+        let mut remarks = EscapedLines::new(&mut shown);
+        remarks.write_all(b"parler: a\x1b[2J").unwrap();
+        remarks.write_all("b\nparler: \u{202e}\n".as_bytes()).unwrap();
+        assert_eq!(
+            String::from_utf8(shown).unwrap(),
+            "parler: a\\u{1b}[2Jb\nparler: \\u{202e}\n"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Where an agent's keys, state and the local hub's data are, and the only way private files are read and written:
 //! 0600 in directories of 0700, complete or not there at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -147,18 +147,9 @@ pub(crate) fn read_private(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Removes a file if it is there.
-pub(crate) fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io(format_args!("remove {}", path.display()), &error))
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -28,6 +28,18 @@ impl HubChoice {
         })
     }
 
+    /// The local hub by its name where this is its address: then its secret is known, and it is also found when its
+    /// port changes.
+    pub(crate) fn recognised(self, home: &Home) -> Result<Self> {
+        match &self {
+            Self::At(address) if address.is_loopback() => match LocalHub::of(home).running()? {
+                Some(record) if record.address()? == *address => Ok(Self::Local),
+                _ => Ok(self),
+            },
+            _ => Ok(self),
+        }
+    }
+
     /// The choice as a configuration value.
     pub(crate) fn to_config(&self) -> String {
         match self {

@@ -21,6 +21,7 @@ mod log_entry;
 mod naming;
 mod output;
 mod posting;
+mod pushing;
 mod sessions;
 mod text;
 mod view;

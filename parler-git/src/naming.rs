@@ -145,6 +145,16 @@ fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option
     }
 }
 
+/// The bundle of a room whose id begins so, if there is one.
+pub(crate) fn one_bundle(room: &Room, prefix: &BundleIdPrefix) -> Result<Option<BundleId>> {
+    let reference = Reference {
+        text: prefix.to_string(),
+        number: None,
+        prefix: Some(prefix.clone()),
+    };
+    Ok(by_prefix(&[room], &reference)?.map(|(_, bundle)| *bundle.id()))
+}
+
 /// The one bundle of these rooms whose id begins so, and which room has it.
 fn by_prefix(rooms: &[&Room], reference: &Reference) -> Result<Option<(usize, RoomBundle)>> {
     let Some(prefix) = &reference.prefix else {

@@ -1,10 +1,133 @@
-//! `git parler handoff`.
+//! `git parler handoff`: hands over the next action, and with it a bundle of the room, or a branch or commit that is
+//! pushed in the same message.
+
+use git_remote_parler::push::{LooseTip, PushRequest};
+use git_remote_parler::room::Room;
+use parler_client::Client;
+use parler_protocol::{BundleId, BundleRefName, Part, RoomName};
+use serde_json::json;
 
 use crate::cli::Handoff;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hubs;
+use crate::naming::{Reference, one_bundle};
 use crate::output::Output;
+use crate::posting::{Place, mentions, post};
+use crate::pushing::{Instruction, local_name, parse_change, push, push_policy};
 
-pub(super) fn run(_context: &Context, _args: &Handoff, _output: &mut Output) -> Result<()> {
-    Err(Error::fatal("not yet"))
+/// What a handoff is about.
+enum Subject {
+    Nothing,
+    /// A bundle that the room holds.
+    Bundle(BundleId),
+    /// A branch or tag, which moves in the room.
+    Ref(String),
+    /// Another commit, sent without moving a ref.
+    Commit(String),
+}
+
+pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Result<()> {
+    let room = context.room()?;
+    let instruction = Instruction::new(&args.next, &args.instruction)?;
+    let hub = context.hub()?;
+    let (agent, _) = context.agent()?;
+    let client = hubs::client(&hub, agent.identity, &context.home, &context.environment)?;
+    let subject = match &args.bundle {
+        Some(named) => find_subject(context, &client, &room, named)?,
+        None => Subject::Nothing,
+    };
+    let request = match subject {
+        Subject::Nothing => return hand_over(&client, &room, &instruction, None, output),
+        Subject::Bundle(id) => return hand_over(&client, &room, &instruction, Some(id), output),
+        Subject::Ref(name) => PushRequest {
+            changes: vec![parse_change(context.repository()?, &name)?],
+            name_every_tip: true,
+            ..PushRequest::default()
+        },
+        Subject::Commit(revision) => PushRequest {
+            loose: vec![LooseTip {
+                name: BundleRefName::Head,
+                revision,
+            }],
+            name_every_tip: true,
+            ..PushRequest::default()
+        },
+    };
+    let policy = push_policy(context.repository()?, &hub, None)?;
+    let extra = |bundle: Option<BundleId>| -> Vec<Part> { vec![instruction.part(bundle).into()] };
+    let request = PushRequest {
+        extra: Some(&extra),
+        mentions: mentions(instruction.to.as_deref()),
+        ..request
+    };
+    let headline = |report: &git_remote_parler::push::PushReport| {
+        let number = report.posted.as_ref().map(|posted| posted.seq).unwrap_or_default();
+        format!(
+            "handed over to {} as message {number} of '{}'",
+            instruction.addressee(),
+            report.room
+        )
+    };
+    push(context, &client, &room, &policy, &request, headline, output)
+}
+
+/// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.
+fn find_subject(context: &Context, client: &Client, room: &RoomName, named: &str) -> Result<Subject> {
+    let reference = Reference::parse(named).and_then(|reference| reference.prefix);
+    let local = match context.repository_if_any() {
+        Some(repository) => local_name(repository, named)?,
+        None => None,
+    };
+    if let Some(prefix) = &reference {
+        let found = match Room::read(client, room, &context.room_cache()) {
+            Ok(state) => one_bundle(&state, prefix)?,
+            // A push may make the room; a bundle cannot be in it.
+            Err(git_remote_parler::room::RoomError::Unknown { .. }) if local.is_some() => None,
+            Err(error) => return Err(error.into()),
+        };
+        match (found, &local) {
+            (Some(id), Some(name)) => {
+                return Err(
+                    Error::usage(format_args!("'{named}' is both bundle {} and {name}", id.short()))
+                        .then(format!("--bundle {name}, or more digits of the id")),
+                );
+            }
+            (Some(id), None) => return Ok(Subject::Bundle(id)),
+            (None, _) => {}
+        }
+    }
+    if let Some(name) = local {
+        return Ok(Subject::Ref(name));
+    }
+    match context.repository_if_any() {
+        Some(repository) if repository.resolve(named).is_ok() => Ok(Subject::Commit(named.to_owned())),
+        _ => Err(Error::new(
+            ErrorKind::NotFound,
+            format_args!("'{named}' is neither a bundle of room '{room}' nor a revision here"),
+        )
+        .then("git parler recv --all, git branch")),
+    }
+}
+
+/// Posts the instruction alone, or about a bundle that is there.
+fn hand_over(
+    client: &Client,
+    room: &RoomName,
+    instruction: &Instruction,
+    bundle: Option<BundleId>,
+    output: &mut Output,
+) -> Result<()> {
+    let place = Place::ask(client, room)?;
+    let part = Part::from(instruction.part(bundle));
+    let posted = post(client, &place, vec![part], mentions(instruction.to.as_deref()))?;
+    output.either(
+        &format!(
+            "handed over to {} as message {} of '{}'",
+            instruction.addressee(),
+            posted.seq,
+            posted.room
+        ),
+        &json!({ "room": posted.room, "seq": posted.seq, "id": posted.id, "bundleId": bundle }),
+    )
 }

@@ -8,7 +8,6 @@ use crate::cli::Join;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::hubs::{self, HubChoice};
-use crate::local_hub::LocalHub;
 use crate::output::Output;
 
 pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result<()> {
@@ -17,7 +16,7 @@ pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result
         .parse()
         .map_err(|error| Error::usage(error).then("git parler join CODE"))?;
     let linked = match linked_hub(&args.code)? {
-        Some(address) => Some(local_or_at(context, address)?),
+        Some(address) => Some(HubChoice::At(address).recognised(&context.home)?),
         None => None,
     };
     let hub = match &linked {
@@ -59,14 +58,6 @@ fn linked_hub(link: &str) -> Result<Option<HubAddress>> {
         .parse()
         .map(Some)
         .map_err(|error| wrong(&error))
-}
-
-/// The local hub by its name, so that it is also found when its port changes.
-fn local_or_at(context: &Context, address: HubAddress) -> Result<HubChoice> {
-    match LocalHub::of(&context.home).running()? {
-        Some(record) if record.address()? == address => Ok(HubChoice::Local),
-        _ => Ok(HubChoice::At(address)),
-    }
 }
 
 #[cfg(test)]

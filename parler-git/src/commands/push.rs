@@ -1,10 +1,65 @@
-//! `git parler push`.
+//! `git parler push`: a branch becomes a bundle in a room, the room's ref moves, and an instruction may ride along.
 
+use git_remote_parler::push::PushRequest;
+use parler_protocol::{BundleId, Part, TextPart};
+
+use super::filled;
 use crate::cli::Push;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::hubs;
 use crate::output::Output;
+use crate::posting::mentions;
+use crate::pushing::{Instruction, current_branch, parse_change, push, push_policy};
 
-pub(super) fn run(_context: &Context, _args: &Push, _output: &mut Output) -> Result<()> {
-    Err(Error::fatal("not yet"))
+pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
+    let repository = context.repository()?;
+    let room = context.room()?;
+    let changes = if args.refs.is_empty() {
+        vec![current_branch(repository)?]
+    } else {
+        args.refs
+            .iter()
+            .map(|text| parse_change(repository, text))
+            .collect::<Result<_>>()?
+    };
+    let instruction = match &args.next {
+        Some(next) => Some(Instruction::new(next, &args.instruction)?),
+        None if args.instruction.summary.is_some() || args.instruction.to.is_some() => {
+            return Err(
+                Error::usage("--summary and --for say more about --next, which is not there").then("add --next TEXT"),
+            );
+        }
+        None => None,
+    };
+    let note = args.note.as_deref().map(|note| filled("--note", note)).transpose()?;
+
+    let hub = context.hub()?;
+    let (agent, _) = context.agent()?;
+    let client = hubs::client(&hub, agent.identity, &context.home, &context.environment)?;
+    let policy = push_policy(repository, &hub, args.base.as_deref())?;
+    let extra = |bundle: Option<BundleId>| -> Vec<Part> {
+        let note = note.map(|text| TextPart { text: text.to_owned() }.into());
+        let handoff = instruction.as_ref().map(|instruction| instruction.part(bundle).into());
+        note.into_iter().chain(handoff).collect()
+    };
+    let request = PushRequest {
+        changes,
+        extra: (note.is_some() || instruction.is_some()).then_some(&extra),
+        mentions: mentions(instruction.iter().filter_map(|instruction| instruction.to.as_deref())),
+        ..PushRequest::default()
+    };
+    let headline = |report: &git_remote_parler::push::PushReport| match (&report.posted, &instruction) {
+        (Some(posted), Some(instruction)) => {
+            format!(
+                "pushed and handed over to {} as message {} of '{}'",
+                instruction.addressee(),
+                posted.seq,
+                report.room
+            )
+        }
+        (Some(posted), None) => format!("pushed as message {} of '{}'", posted.seq, report.room),
+        (None, _) => format!("'{}' is up to date", report.room),
+    };
+    push(context, &client, &room, &policy, &request, headline, output)
 }

@@ -1,0 +1,305 @@
+//! What `git parler push` and `git parler handoff` share: reading refs as people write them, pushing, and telling what
+//! became of it.
+
+use git_remote_parler::push::{
+    PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal, RoomLookup,
+};
+use git_remote_parler::repository::{LocalHead, Repository};
+use git_remote_parler::session::Policy;
+use parler_client::Client;
+use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
+use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hubs::HubChoice;
+use crate::output::Output;
+use crate::text;
+use crate::view::{field, ref_change};
+
+/// What the configuration says about pushes to this hub. `base` is what the command line says.
+pub(crate) fn push_policy(repository: &Repository, hub: &HubChoice, base: Option<&str>) -> Result<PushPolicy> {
+    let mut policy = Policy::of(repository, *hub == HubChoice::Local)?.push;
+    if let Some(base) = base {
+        let Ok(base) = base.parse();
+        policy.base = base;
+    }
+    Ok(policy)
+}
+
+/// Reads one ref as it stands on a command line: `NAME`, `SRC:DST`, `:DST` to delete, `+` in front to force.
+pub(crate) fn parse_change(repository: &Repository, text: &str) -> Result<RefChange> {
+    let (forced, text) = match text.strip_prefix('+') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (source, destination) = match text.split_once(':') {
+        Some((source, destination)) => (source, Some(destination)),
+        None => (text, None),
+    };
+    if source.is_empty() {
+        let destination = destination.unwrap_or_default();
+        return Ok(RefChange {
+            destination: full_name(destination, Some("refs/heads/"))?,
+            source: None,
+            forced,
+        });
+    }
+    let named = local_name(repository, source)?;
+    let destination = match destination {
+        Some(destination) => {
+            let kind = named.as_deref().and_then(kind_of);
+            full_name(destination, kind)?
+        }
+        None => match &named {
+            Some(name) => full_name(name, None)?,
+            None if source == "HEAD" => return Err(detached()),
+            None => return Err(no_destination(repository, source)?),
+        },
+    };
+    Ok(RefChange {
+        destination,
+        source: Some(named.unwrap_or_else(|| source.to_owned())),
+        forced,
+    })
+}
+
+/// The branch that is checked out, as a change.
+pub(crate) fn current_branch(repository: &Repository) -> Result<RefChange> {
+    match repository.head()? {
+        LocalHead::Branch { name, .. } => Ok(RefChange {
+            destination: full_name(&name, None)?,
+            source: Some(name),
+            forced: false,
+        }),
+        LocalHead::Detached { .. } => Err(detached()),
+        LocalHead::Unborn { name } => {
+            Err(Error::new(ErrorKind::NotFound, format_args!("{name} has no commit yet")).then("git commit"))
+        }
+    }
+}
+
+/// The full name of the local ref that a source means: `refs/..` as it is, HEAD the branch it is on, else a branch or
+/// tag of that name. None where it is another kind of revision.
+pub(crate) fn local_name(repository: &Repository, source: &str) -> Result<Option<String>> {
+    if source == "HEAD" || source == "@" {
+        return Ok(match repository.head()? {
+            LocalHead::Branch { name, .. } => Some(name),
+            LocalHead::Detached { .. } | LocalHead::Unborn { .. } => None,
+        });
+    }
+    for candidate in [
+        source.to_owned(),
+        format!("refs/{source}"),
+        format!("refs/heads/{source}"),
+        format!("refs/tags/{source}"),
+    ] {
+        if candidate.parse::<RefName>().is_ok() && repository.find_ref(&candidate)?.is_some() {
+            return Ok(Some(candidate));
+        }
+    }
+    Ok(None)
+}
+
+fn kind_of(name: &str) -> Option<&'static str> {
+    ["refs/heads/", "refs/tags/"]
+        .into_iter()
+        .find(|kind| name.starts_with(kind))
+}
+
+fn full_name(text: &str, kind: Option<&str>) -> Result<RefName> {
+    let full = match kind {
+        _ if text.starts_with("refs/") => text.to_owned(),
+        Some(kind) => format!("{kind}{text}"),
+        None => {
+            return Err(Error::usage(format_args!("'{text}' could be a branch or a tag"))
+                .then(format!("write it in full: refs/heads/{text}")));
+        }
+    };
+    full.parse().map_err(Error::usage)
+}
+
+fn detached() -> Error {
+    Error::usage("HEAD is on no branch, so which ref is meant is not said").then("git parler push HEAD:refs/heads/NAME")
+}
+
+fn no_destination(repository: &Repository, source: &str) -> Result<Error> {
+    repository.resolve(source)?;
+    Ok(Error::usage(format_args!(
+        "'{source}' is neither a branch nor a tag, so which ref is meant is not said"
+    ))
+    .then(format!("git parler push {source}:refs/heads/NAME")))
+}
+
+/// An instruction as the command line gives it.
+#[derive(Debug, Clone)]
+pub(crate) struct Instruction {
+    pub(crate) next: String,
+    pub(crate) summary: Option<String>,
+    pub(crate) to: Option<String>,
+}
+
+impl Instruction {
+    /// Checks it: something to do, and a name that somebody can have.
+    pub(crate) fn new(next: &str, options: &crate::cli::Instruction) -> Result<Self> {
+        if next.trim().is_empty() {
+            return Err(Error::usage("--next is empty"));
+        }
+        if let Some(to) = &options.to {
+            let named = to.trim().parse::<AgentName>();
+            named.map_err(|_| {
+                Error::usage(format_args!(
+                    "--for: not a name of 1 to {MAX_AGENT_NAME_BYTES} visible bytes"
+                ))
+            })?;
+        }
+        let to = options.to.as_ref().map(|to| to.trim().to_owned());
+        Ok(Self {
+            next: next.to_owned(),
+            summary: options.summary.clone(),
+            to,
+        })
+    }
+
+    /// The part of a message that says it.
+    pub(crate) fn part(&self, bundle: Option<BundleId>) -> HandoffPart {
+        HandoffPart {
+            next: self.next.clone(),
+            summary: self.summary.clone(),
+            to: self.to.clone(),
+            bundle,
+        }
+    }
+
+    /// Who it is for, in words.
+    pub(crate) fn addressee(&self) -> String {
+        self.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name)
+    }
+}
+
+/// Pushes, tells what moved, and fails for what did not.
+pub(crate) fn push(
+    context: &Context,
+    client: &Client,
+    room: &RoomName,
+    policy: &PushPolicy,
+    request: &PushRequest<'_>,
+    headline: impl Fn(&PushReport) -> String,
+    output: &mut Output,
+) -> Result<()> {
+    let cache = context.room_cache();
+    let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, RoomLookup::Unread)?;
+    for note in &report.notes {
+        output.remark(note);
+    }
+    if output.is_json() {
+        output.json(&report_json(&report))?;
+    } else {
+        if report.posted.is_some() || report.refs.iter().all(|report| !is_refused(report)) {
+            output.line(&headline(&report))?;
+        }
+        for update in &report.refs {
+            if let RefOutcome::Moved(update) = &update.outcome {
+                output.text(&field("ref", &ref_change(update)))?;
+            }
+        }
+        if let Some(bundle) = &report.bundle {
+            let commits = text::count(bundle.commits, "commit");
+            output.text(&field(
+                "bundle",
+                &format!("{} · {commits} · {}", bundle.id.short(), text::size(bundle.size)),
+            ))?;
+        }
+    }
+    match report.refs.iter().find_map(refused) {
+        Some((name, refusal)) => Err(refusal_error(name, refusal, &report)),
+        // Only a history that is cut off leaves a push without refs and without a message.
+        None if report.posted.is_none() && (request.extra.is_some() || !request.loose.is_empty()) => Err(
+            refusal_error(&"the bundle", &Refusal::Other("history is cut off".to_owned()), &report),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn is_refused(report: &RefReport) -> bool {
+    refused(report).is_some()
+}
+
+/// The refusal that tells most: not that of a ref which only shares the fate of another.
+fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
+    match &report.outcome {
+        RefOutcome::Refused(refusal) => Some((&report.name, refusal)),
+        _ => None,
+    }
+}
+
+fn refusal_error(name: &dyn std::fmt::Display, refusal: &Refusal, report: &PushReport) -> Error {
+    let what = format!("{name} was not sent to room '{}': {refusal}", report.room);
+    let room = &report.room;
+    match refusal {
+        Refusal::FetchFirst | Refusal::NonFastForward => Error::new(ErrorKind::Conflict, what)
+            .then(format!("git fetch parler::room/{room}, or + before the ref to force")),
+        Refusal::AlreadyExists | Refusal::NeedsForce => {
+            Error::new(ErrorKind::Conflict, what).then("+ before the ref to force")
+        }
+        // The push said why, and which command helps, among its notes.
+        Refusal::Other(_) => match report
+            .notes
+            .iter()
+            .find_map(|note| note.rsplit_once(": ").filter(|(_, next)| next.starts_with("git fetch")))
+        {
+            Some((_, command)) => Error::new(ErrorKind::BaseMissing, what).then(command),
+            None => Error::new(ErrorKind::Refused, what),
+        },
+    }
+}
+
+/// A push for programs.
+fn report_json(report: &PushReport) -> Value {
+    let refs: Vec<_> = report.refs.iter().map(ref_json).collect();
+    let bundle = report.bundle.as_ref().map(|bundle| {
+        json!({
+            "id": bundle.id,
+            "size": bundle.size,
+            "commits": bundle.commits,
+            "objects": bundle.objects,
+            "prerequisites": bundle.prerequisites,
+        })
+    });
+    json!({
+        "room": report.room,
+        "seq": report.posted.as_ref().map(|posted| posted.seq),
+        "id": report.posted.as_ref().map(|posted| posted.id),
+        "refs": refs,
+        "bundle": bundle,
+        "bundleId": report.bundle_id,
+        "ref": report.bundle.as_ref().map(|bundle| format!("refs/parler/{}", bundle.id.short())),
+        "roomCreated": report.room_created,
+    })
+}
+
+fn ref_json(report: &RefReport) -> Value {
+    let name = &report.name;
+    match &report.outcome {
+        RefOutcome::Moved(update) => {
+            json!({ "name": name, "status": "moved", "old": update.old, "new": update.new, "forced": update.forced })
+        }
+        RefOutcome::UpToDate => json!({ "name": name, "status": "up_to_date" }),
+        RefOutcome::NothingToDelete => json!({ "name": name, "status": "nothing_to_delete" }),
+        RefOutcome::Refused(refusal) => json!({ "name": name, "status": "refused", "reason": refusal.to_string() }),
+    }
+}
+
+impl From<PushError> for Error {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Room(error) => error.into(),
+            PushError::Repository(error) => error.into(),
+            PushError::Client(error) => error.into(),
+            PushError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
+            PushError::NotACommit { .. } => Self::usage(error),
+            PushError::Pack(_) | PushError::Git(_) => Self::fatal(error),
+        }
+    }
+}
