@@ -6,6 +6,7 @@ mod support;
 
 mod access_log;
 mod blobs;
+mod client;
 mod documented;
 mod drain;
 mod guard;
