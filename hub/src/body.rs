@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use parler_protocol::{ErrorCode, parse_json};
 use serde::de::DeserializeOwned;
 
@@ -63,6 +64,11 @@ impl BodyReader {
                 return Ok(Some(data));
             }
         }
+    }
+
+    /// Whether all of it has been read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.held.is_empty() && self.body.is_end_stream()
     }
 
     fn is_trickle(&self) -> bool {

@@ -142,7 +142,7 @@ async fn what_would_be_refused_is_refused_before_the_bytes_are_read() {
     .concat();
     let answer = raw(room.alice.address, &sent).await;
     assert!(
-        answer.starts_with("HTTP/1.1 409 ") && answer.contains("ref_moved"),
+        answer.starts_with("HTTP/1.1 409 ") && answer.contains("ref_moved") && answer.contains("connection: close"),
         "{answer}"
     );
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use parler_protocol::{BundleId, ErrorCode, Head, RoomName, Seq, limits, paths};
 use serde::Serialize;
 
@@ -88,7 +87,19 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
             let message = checked(&call, &body).await?;
             store(&call, append_of(&call, message, key, None)).await
         }
-        paths::MESSAGE_WITH_BLOB_TYPE => post_with_blob(call, &parts.headers, body, key).await,
+        paths::MESSAGE_WITH_BLOB_TYPE => {
+            let mut reader = BodyReader::new(body, &call.state.options.limits);
+            let mut response = post_with_blob(call, &parts.headers, &mut reader, key)
+                .await
+                .into_response();
+            if !reader.is_over() {
+                // What is left of the blob will not be read, so no further request can follow it.
+                response
+                    .headers_mut()
+                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        }
         _ => Err(Refusal::new(
             ErrorCode::UnsupportedMediaType,
             format!("this call takes application/json or {}", paths::MESSAGE_WITH_BLOB_TYPE),
@@ -100,7 +111,7 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
 async fn post_with_blob(
     call: RoomCall,
     headers: &HeaderMap,
-    body: Body,
+    reader: &mut BodyReader,
     key: Option<String>,
 ) -> Result<Response, Refusal> {
     let hub_limits = &call.state.options.limits;
@@ -119,7 +130,6 @@ async fn post_with_blob(
         return Err(Refusal::too_large("the blob is", hub_limits.max_blob_bytes));
     }
 
-    let mut reader = BodyReader::new(body, hub_limits);
     let message = reader.exactly(message_length as usize).await?;
     let message = checked(&call, &message).await?;
     let id = message.blob_of_size(size)?;
