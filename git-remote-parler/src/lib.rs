@@ -2,14 +2,23 @@
 //! writer. Never prints, reads the environment or exits; that is the program's edge.
 
 pub mod address;
+mod advertisement;
 pub mod base;
+mod base_fetch;
 pub mod bundle;
+pub mod fetch;
 mod fetch_plan;
 pub mod git;
+pub mod import;
+mod keep;
 pub mod pack;
+pub mod pins;
 pub mod push;
+mod quarantine;
 pub mod repository;
 pub mod room;
 pub mod room_cache;
 pub mod room_state;
+pub mod session;
 pub mod spool;
+pub use keep::Keep;

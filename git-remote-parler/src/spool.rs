@@ -54,7 +54,7 @@ impl SpoolWriter {
         }
     }
 
-    fn to_file(&mut self) -> io::Result<&mut File> {
+    fn overflow(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
             fs::create_dir_all(&self.directory)?;
             let mut file = tempfile::tempfile_in(&self.directory)?;
@@ -73,7 +73,7 @@ impl Write for SpoolWriter {
         if self.file.is_none() && self.memory.len() + bytes.len() <= SPOOL_MEMORY_BYTES {
             self.memory.extend_from_slice(bytes);
         } else {
-            self.to_file()?.write_all(bytes)?;
+            self.overflow()?.write_all(bytes)?;
         }
         self.hash.update(bytes);
         self.size += bytes.len() as u64;

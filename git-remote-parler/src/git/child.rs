@@ -137,6 +137,27 @@ impl GitChild {
         }
     }
 
+    /// As [`GitChild::finish`], with one more exit code that is no failure. Gives the code too.
+    pub fn finish_with(&mut self, also: Option<i32>) -> Result<(i32, Vec<u8>), GitError> {
+        let end = self.end()?;
+        match end.status.code() {
+            Some(code) if code == 0 || Some(code) == also => Ok((code, end.stdout)),
+            _ => Err(self.failed(&end)),
+        }
+    }
+
+    /// Waits until the child's answer so far ends with `mark`. A child that ends without saying so has failed.
+    pub fn wait_for_answer(&mut self, mark: &[u8]) -> Result<(), GitError> {
+        while !self.captured.ends_with(mark) {
+            if self.stdout.is_none() {
+                let answer = self.finish()?;
+                return Err(GitError::answer(self.command, &answer));
+            }
+            self.turn(&[], None)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn end(&mut self) -> Result<End, GitError> {
         self.stdin = None;
         while self.stdout.is_some() || self.stderr.is_some() {

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod accepted;
 mod bundle;
+mod concurrent;
+mod rejected;
 mod repository;
 mod sandbox;
+mod snapshot;

@@ -54,17 +54,25 @@ impl Sandbox {
         Git::new(program(), environment)
     }
 
+    /// Git for the code under test, as another program.
+    pub fn git_by(&self, program: GitProgram) -> Git {
+        Git::new(program, GitEnvironment::new(self.variables()))
+    }
+
+    /// An executable with this text.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
     /// Git for the code under test that notes every start in the file `log`.
     pub fn counting_git(&self, log: &str) -> Git {
-        let wrapper = self.path("counting-git");
-        let script = format!(
-            "#!/bin/sh\necho \"$*\" >> '{}'\nexec '{}' \"$@\"\n",
-            self.path(log).display(),
-            program().path().display()
-        );
-        fs::write(&wrapper, script).unwrap();
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-        Git::new(GitProgram::at(wrapper), GitEnvironment::new(self.variables()))
+        let log = self.path(log).display().to_string();
+        let git = program().path().display().to_string();
+        let script = format!("#!/bin/sh\necho \"$*\" >> '{log}'\nexec '{git}' \"$@\"\n");
+        self.git_by(GitProgram::at(self.script("counting-git", &script)))
     }
 
     pub fn lines(&self, log: &str) -> Vec<String> {
@@ -167,6 +175,12 @@ impl Repo<'_> {
 
     /// Runs git with bytes on its stdin.
     pub fn feed(&self, args: &[&str], input: &[u8]) -> String {
+        let output = self.feed_bytes(args, input);
+        String::from_utf8(output).unwrap().trim_end().to_owned()
+    }
+
+    /// Runs git with bytes on its stdin, and gives bytes.
+    pub fn feed_bytes(&self, args: &[&str], input: &[u8]) -> Vec<u8> {
         use std::io::Write;
 
         let mut command = self.sandbox.command(&self.directory, args);
@@ -176,6 +190,12 @@ impl Repo<'_> {
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input).unwrap();
-        succeeded(&child.wait_with_output().unwrap(), &format!("{command:?}"))
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output.stdout
     }
 }

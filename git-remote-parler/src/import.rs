@@ -1,0 +1,422 @@
+//! The only way by which bytes from outside become objects of a repository: checked in a quarantine, all or nothing.
+//! Writes objects and refs under `refs/parler/`; never the work tree, the index, `HEAD`, configuration, `FETCH_HEAD` or
+//! any other ref, and merges nothing.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use parler_protocol::limits::MAX_BLOB_BYTES;
+use parler_protocol::{BundleId, ObjectFormat, Oid};
+
+use crate::bundle::{BundleError, BundleHeader, HeaderRef};
+use crate::git::{BULK_PATIENCE, ChildLimits, GitError, Side};
+use crate::keep::Keep;
+use crate::pins::{Pin, PinError, Transaction, pins_of, without_taken};
+use crate::quarantine::{Quarantine, Released};
+use crate::repository::{LocalRef, Repository, RepositoryError};
+
+mod connectivity;
+mod intake;
+mod stream;
+
+use connectivity::Proof;
+use intake::Intake;
+use stream::BundleStream;
+
+/// Memory that a checking child may take whatever the bundle's size.
+const CHILD_DATA_BYTES: u64 = 1 << 30; // 1 GiB
+/// Memory besides, for each byte of the bundle: indexing takes about one for each.
+const CHILD_DATA_PER_BYTE: u64 = 2;
+
+/// What one import may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportLimits {
+    /// Largest bundle, in bytes.
+    pub bundle_bytes: u64,
+    /// A bundle of at most this many objects and at most `small_bytes` is unpacked into loose objects: many tiny packs
+    /// make git repack.
+    pub small_objects: u32,
+    /// See `small_objects`.
+    pub small_bytes: u64,
+    /// Processor time of each checking child.
+    pub cpu: Duration,
+    /// How long each checking child is waited for; waiting for the bundle's bytes does not count.
+    pub patience: Duration,
+}
+
+impl Default for ImportLimits {
+    fn default() -> Self {
+        Self {
+            bundle_bytes: MAX_BLOB_BYTES,
+            small_objects: 100,
+            small_bytes: 1 << 20, // 1 MiB
+            cpu: BULK_PATIENCE,
+            patience: BULK_PATIENCE,
+        }
+    }
+}
+
+impl ImportLimits {
+    fn of_child(&self, bundle_bytes: u64) -> ChildLimits {
+        let data_bytes = CHILD_DATA_BYTES + CHILD_DATA_PER_BYTE * bundle_bytes;
+        ChildLimits {
+            data_bytes: Some(data_bytes),
+            cpu: Some(self.cpu),
+        }
+    }
+}
+
+/// What the sender signed about a bundle. The header must say the same, in any order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedHeader {
+    /// The refs it brings.
+    pub refs: Vec<HeaderRef>,
+    /// What it expects to be here.
+    pub prerequisites: Vec<Oid>,
+    /// The hash that names its objects, if the sender said so.
+    pub object_format: Option<ObjectFormat>,
+}
+
+/// A bundle on its way in.
+pub struct Incoming<'a> {
+    /// What its bytes must hash to.
+    pub id: BundleId,
+    /// How many bytes there are.
+    pub size: u64,
+    /// What its sender signed; none for a file that nobody signed.
+    pub expected: Option<ExpectedHeader>,
+    /// Whether to pin it under the first 12 digits of its id too.
+    pub short_pin: bool,
+    /// Its bytes. No more than `size` are read.
+    pub reader: &'a mut dyn Read,
+}
+
+/// When the pins are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinTiming {
+    /// At once.
+    Now,
+    /// By [`crate::pins::commit`], after git has written refs of its own.
+    Deferred,
+}
+
+/// One import of one or more bundles, which arrive together or not at all. Dropping it leaves nothing behind.
+pub struct Import<'r> {
+    repository: &'r Repository,
+    limits: ImportLimits,
+    quarantine: Quarantine,
+    bundles: Vec<Received>,
+    failed: bool,
+}
+
+/// A bundle whose objects are in the quarantine.
+struct Received {
+    id: BundleId,
+    short_pin: bool,
+    header: BundleHeader,
+    /// Prerequisites that were here before this import.
+    external: Vec<Oid>,
+    /// Whether no object in it refers to one outside it.
+    self_contained: bool,
+}
+
+impl<'r> Import<'r> {
+    /// Makes the quarantine, and removes those of dead processes.
+    pub fn begin(repository: &'r Repository, limits: ImportLimits) -> Result<Self, ImportError> {
+        let environment = repository.git().environment();
+        if environment.get("GIT_QUARANTINE_PATH").is_some() {
+            // Git forbids ref updates there, because it may yet throw the objects away that they would name.
+            return Err(ImportError::InsideQuarantine);
+        }
+        let quarantine = Quarantine::new(&repository.objects_dir(), environment).map_err(ImportError::storage)?;
+        Ok(Self {
+            repository,
+            limits,
+            quarantine,
+            bundles: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// Takes in one bundle; those that bring its prerequisites come before it. Gives its header. After a failure the
+    /// import as a whole has failed.
+    pub fn add(&mut self, incoming: Incoming<'_>) -> Result<&BundleHeader, ImportError> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(ImportError::FailedBefore);
+        }
+        let received = self.take_in(incoming)?;
+        self.failed = false;
+        self.bundles.push(received);
+        Ok(&self.bundles[self.bundles.len() - 1].header)
+    }
+
+    /// Proves that every tip is there with everything it reaches, then moves the objects in and pins the tips.
+    pub fn finish(self, timing: PinTiming) -> Result<Imported, ImportError> {
+        if self.failed {
+            return Err(ImportError::FailedBefore);
+        }
+        let local = self.repository.refs("refs/")?;
+        let pins_of_one = |bundle: &Received| {
+            without_taken(
+                pins_of(&bundle.id, &bundle.header.refs, bundle.short_pin),
+                &bundle.id,
+                &local,
+            )
+        };
+        let pins: Vec<_> = self.bundles.iter().flat_map(pins_of_one).collect();
+        let mut proof = self.prove(&local)?;
+        if timing == PinTiming::Deferred {
+            let released = self.quarantine.release().map_err(ImportError::storage)?;
+            return Ok(Imported { pins, proof, released });
+        }
+        // The refs are locked before the objects move: what can fail has failed then, with nothing changed.
+        let update_ref = || {
+            self.quarantine
+                .around(self.repository.command(Side::Import, "update-ref"))
+        };
+        let prepared = match Transaction::prepare(update_ref(), &pins, &proof.refs) {
+            Err(_) if !proof.refs.is_empty() => {
+                // A ref that vouched for a prerequisite has moved. It need not: all refs together may.
+                let around = |command| self.quarantine.around(command);
+                connectivity::check_against_all(self.repository, around, &pins, &self.limits)?;
+                proof.refs.clear();
+                Transaction::prepare(update_ref(), &pins, &[])
+            }
+            prepared => prepared,
+        }?;
+        let mut released = self.quarantine.release().map_err(ImportError::storage)?;
+        prepared.commit()?;
+        released.settle().map_err(ImportError::storage)?;
+        Ok(Imported {
+            pins,
+            proof,
+            released: Released::default(),
+        })
+    }
+
+    fn take_in(&self, incoming: Incoming<'_>) -> Result<Received, ImportError> {
+        let Incoming {
+            id,
+            size,
+            expected,
+            short_pin,
+            reader,
+        } = incoming;
+        if size > self.limits.bundle_bytes {
+            return Err(ImportError::TooLarge {
+                size,
+                most: self.limits.bundle_bytes,
+            });
+        }
+        let mut stream = BundleStream::new(reader, size);
+        let header = stream.read_header()?;
+        if header.object_format != self.repository.object_format() {
+            let (bundle, repository) = (header.object_format, self.repository.object_format());
+            return Err(ImportError::ObjectFormat { bundle, repository });
+        }
+        if let Some(expected) = expected {
+            compare(&header, &expected)?;
+        }
+        let external = self.find_prerequisites(&header)?;
+        let intake = Intake::start(self.repository, &self.quarantine, &self.limits, &header, &mut stream)?;
+        let self_contained = stream.feed_pack(intake, &id, header.object_format)?;
+        Ok(Received {
+            id,
+            short_pin,
+            header,
+            external,
+            self_contained,
+        })
+    }
+
+    /// The prerequisites that were here before this import. The others must have come with it.
+    fn find_prerequisites(&self, header: &BundleHeader) -> Result<Vec<Oid>, ImportError> {
+        let here = self.repository.contains(&header.prerequisites)?;
+        let pairs = || header.prerequisites.iter().copied().zip(here.iter().copied());
+        let mut missing: Vec<_> = pairs().filter_map(|(oid, here)| (!here).then_some(oid)).collect();
+        if !missing.is_empty() && !self.bundles.is_empty() {
+            let came = connectivity::objects_in(&self.quarantine, header.object_format, &missing)?;
+            missing.retain(|oid| !came.contains(oid));
+        }
+        if missing.is_empty() {
+            Ok(pairs().filter_map(|(oid, here)| here.then_some(oid)).collect())
+        } else {
+            Err(ImportError::MissingPrerequisites { oids: missing })
+        }
+    }
+
+    fn prove(&self, local: &[LocalRef]) -> Result<Proof, ImportError> {
+        let (contained, open): (Vec<_>, Vec<_>) = self.bundles.iter().partition(|bundle| bundle.self_contained);
+        let tips = |bundles: &[&Received]| -> Vec<Oid> {
+            bundles
+                .iter()
+                .flat_map(|bundle| bundle.header.refs.iter().map(|tip| tip.oid))
+                .collect()
+        };
+        let external: HashSet<_> = open.iter().flat_map(|bundle| bundle.external.iter().copied()).collect();
+        let context = connectivity::Context {
+            repository: self.repository,
+            quarantine: &self.quarantine,
+            limits: &self.limits,
+        };
+        context.prove(&tips(&contained), &tips(&open), &external, local)
+    }
+}
+
+fn compare(header: &BundleHeader, expected: &ExpectedHeader) -> Result<(), ImportError> {
+    let sorted = |refs: &[HeaderRef]| {
+        let mut refs = refs.to_vec();
+        refs.sort_unstable();
+        refs
+    };
+    let set = |oids: &[Oid]| oids.iter().copied().collect::<HashSet<_>>();
+    let what = if sorted(&header.refs) != sorted(&expected.refs) {
+        "refs"
+    } else if set(&header.prerequisites) != set(&expected.prerequisites) {
+        "prerequisites"
+    } else if expected
+        .object_format
+        .is_some_and(|format| format != header.object_format)
+    {
+        "object format"
+    } else {
+        return Ok(());
+    };
+    Err(ImportError::NotAsSigned { what })
+}
+
+/// A finished import: the objects are in the repository, and as long as this lives no repack takes them away.
+#[derive(Debug)]
+pub struct Imported {
+    /// The refs that name the bundles' tips: written already, or to be written by [`crate::pins::commit`].
+    pub pins: Vec<Pin>,
+    proof: Proof,
+    released: Released,
+}
+
+impl Imported {
+    /// The `.keep` files that protect the new packs. Small bundles have none: loose objects are safe from a repack, and
+    /// gc leaves new ones alone for two weeks.
+    pub fn keeps(&self) -> &[Keep] {
+        self.released.keeps()
+    }
+
+    pub(crate) fn write_pins(&mut self, repository: &Repository) -> Result<(), ImportError> {
+        let update_ref = || repository.command(Side::Import, "update-ref");
+        let prepared = match Transaction::prepare(update_ref(), &self.pins, &self.proof.refs) {
+            Err(_) if !self.proof.refs.is_empty() => {
+                connectivity::check_against_all(repository, |command| command, &self.pins, &ImportLimits::default())?;
+                Transaction::prepare(update_ref(), &self.pins, &[])
+            }
+            prepared => prepared,
+        }?;
+        prepared.commit()?;
+        self.released.settle().map_err(ImportError::storage)
+    }
+}
+
+/// Why a bundle was not imported. Nothing in the repository has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The bytes are not a bundle that we take.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The header says something else than the sender signed.
+    #[error("the bundle's {what} are not what its sender signed")]
+    NotAsSigned {
+        /// Which part.
+        what: &'static str,
+    },
+    /// Its objects are named by another hash than the repository's.
+    #[error("the bundle is for {bundle} repositories, this one uses {repository}")]
+    ObjectFormat {
+        /// The bundle's.
+        bundle: ObjectFormat,
+        /// The repository's.
+        repository: ObjectFormat,
+    },
+    /// It is larger than we take.
+    #[error("the bundle has {size} bytes, more than the {most} allowed")]
+    TooLarge {
+        /// Its size, in bytes.
+        size: u64,
+        /// The cap.
+        most: u64,
+    },
+    /// Fewer bytes came than were announced.
+    #[error("the bundle ends after {read} of {size} bytes")]
+    Truncated {
+        /// Bytes that came.
+        read: u64,
+        /// Bytes that were announced.
+        size: u64,
+    },
+    /// The bytes are not the bundle that was asked for.
+    #[error("the bundle's bytes hash to {actual}, not to {expected}")]
+    WrongId {
+        /// Asked for.
+        expected: BundleId,
+        /// Received.
+        actual: BundleId,
+    },
+    /// The bundle builds on commits that are neither here nor in the bundles before it.
+    #[error("the bundle builds on commits that are not here: {}", list(oids))]
+    MissingPrerequisites {
+        /// Which, in the order of its header.
+        oids: Vec<Oid>,
+    },
+    /// git found the pack broken or dangerous.
+    #[error("git refused the bundle's objects: {message}")]
+    Refused {
+        /// Git's words, one escaped line.
+        message: String,
+    },
+    /// A tip is not a commit, or something that it reaches is not there.
+    #[error("the bundle does not hold what it announces: {message}")]
+    Incomplete {
+        /// Git's words, one escaped line.
+        message: String,
+    },
+    /// An earlier bundle of the same import failed.
+    #[error("an earlier bundle of this import failed")]
+    FailedBefore,
+    /// Called from a hook that runs before git has accepted what it received.
+    #[error("nothing can be imported from within a hook that runs before git has accepted a push")]
+    InsideQuarantine,
+    /// The bundle's bytes could not be read.
+    #[error("cannot read the bundle: {0}")]
+    Read(#[source] io::Error),
+    /// The object directory could not be written.
+    #[error("cannot write the repository's objects: {0}")]
+    Storage(#[source] io::Error),
+    /// The pins were not written.
+    #[error(transparent)]
+    Pins(#[from] PinError),
+    /// The repository could not be read.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    /// A child could not be run, or passed a limit.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+impl ImportError {
+    fn storage(source: io::Error) -> Self {
+        Self::Storage(source)
+    }
+}
+
+fn list(oids: &[Oid]) -> String {
+    const SHOWN: usize = 3;
+    let mut text = oids
+        .iter()
+        .take(SHOWN)
+        .map(Oid::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if oids.len() > SHOWN {
+        text.push_str(&format!(" and {} more", oids.len() - SHOWN));
+    }
+    text
+}

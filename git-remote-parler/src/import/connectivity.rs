@@ -1,0 +1,170 @@
+//! Whether everything that a bundle's tips reach is there. Ours is the only such check: once the tips are pinned, git
+//! takes them for complete.
+
+use std::collections::HashSet;
+
+use gix::objs::Exists;
+use parler_protocol::{ObjectFormat, Oid};
+
+use crate::git::{ChildLimits, GitCommand, GitError, Side};
+use crate::pins::Pin;
+use crate::quarantine::Quarantine;
+use crate::repository::{LocalRef, Repository};
+
+use super::{ImportError, ImportLimits};
+
+/// Memory that a walk may take: it grows with the repository, not with the bundle.
+const WALK_DATA_BYTES: u64 = 8 << 30; // 8 GiB
+
+/// Where is looked, and how long.
+pub(super) struct Context<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) quarantine: &'a Quarantine,
+    pub(super) limits: &'a ImportLimits,
+}
+
+/// What the check rested on.
+#[derive(Debug, Default)]
+pub(super) struct Proof {
+    /// Refs that name prerequisites, which is why the walk could stop there. They must still do so when the pins are
+    /// written.
+    pub(super) refs: Vec<LocalRef>,
+}
+
+impl Context<'_> {
+    /// Proves the tips. `contained` come from packs that refer to nothing outside them, `open` from others, whose
+    /// prerequisites among the repository's own objects are `external`.
+    pub(super) fn prove(
+        &self,
+        contained: &[Oid],
+        open: &[Oid],
+        external: &HashSet<Oid>,
+        local: &[LocalRef],
+    ) -> Result<Proof, ImportError> {
+        let whole = self.commits_in_quarantine(contained)?;
+        let (complete, doubtful): (Vec<_>, Vec<_>) = contained.iter().copied().partition(|tip| whole.contains(tip));
+        let tips = [open, &doubtful].concat();
+        if tips.is_empty() {
+            return Ok(Proof::default());
+        }
+        let around = |command| self.quarantine.around(command);
+        let vouching = if doubtful.is_empty() {
+            refs_naming(external, local)
+        } else {
+            None
+        };
+        match vouching {
+            Some(refs) => {
+                let known: Vec<_> = external.iter().copied().chain(complete).collect();
+                walk(self.repository, around, &tips, &known, false, self.limits)?;
+                Ok(Proof { refs })
+            }
+            None => {
+                walk(self.repository, around, &tips, &complete, true, self.limits)?;
+                Ok(Proof::default())
+            }
+        }
+    }
+
+    /// Which of these tips of self-contained packs are commits, or tags of commits, in the quarantine itself.
+    fn commits_in_quarantine(&self, tips: &[Oid]) -> Result<HashSet<Oid>, ImportError> {
+        if tips.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let asked: String = tips.iter().map(|oid| format!("{oid}\n{oid}^{{commit}}\n")).collect();
+        let cat_file = self
+            .repository
+            .command(Side::Import, "cat-file")
+            .arg("--batch-check=%(objecttype)");
+        let answer = limited(self.quarantine.alone(cat_file), self.limits).run_with(asked.as_bytes())?;
+        let lines: Vec<_> = answer.split(|byte| *byte == b'\n').collect();
+        let is_commit = |pair: &[&[u8]]| matches!(pair[0], b"commit" | b"tag") && pair[1] == b"commit";
+        Ok(tips
+            .iter()
+            .zip(lines.chunks_exact(2))
+            .filter(|(_, pair)| is_commit(pair))
+            .map(|(tip, _)| *tip)
+            .collect())
+    }
+}
+
+/// Proves pins against all refs of the repository: always right, and slow where there are thousands of refs.
+pub(super) fn check_against_all(
+    repository: &Repository,
+    around: impl FnOnce(GitCommand) -> GitCommand,
+    pins: &[Pin],
+    limits: &ImportLimits,
+) -> Result<(), ImportError> {
+    let tips: Vec<_> = pins.iter().map(|pin| pin.oid).collect();
+    walk(repository, around, &tips, &[], true, limits)
+}
+
+/// Walks from the tips to what is known to be complete. A tip that is not a commit, nor a tag of one, fails too.
+fn walk(
+    repository: &Repository,
+    around: impl FnOnce(GitCommand) -> GitCommand,
+    tips: &[Oid],
+    known: &[Oid],
+    not_all: bool,
+    limits: &ImportLimits,
+) -> Result<(), ImportError> {
+    let mut input: String = tips.iter().map(|oid| format!("{oid}\n{oid}^{{commit}}\n")).collect();
+    input.extend(known.iter().map(|oid| format!("^{oid}\n")));
+    let mut rev_list = repository
+        .command(Side::Import, "rev-list")
+        .args(["--objects", "--quiet", "--stdin"]);
+    if not_all {
+        rev_list = rev_list.args(["--not", "--all"]);
+    }
+    if repository.config_string("extensions.partialClone")?.is_some() {
+        rev_list = rev_list.arg("--exclude-promisor-objects");
+    }
+    match limited(around(rev_list), limits).run_with(input.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(GitError::Failed { message, .. }) => Err(ImportError::Incomplete { message }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn limited(command: GitCommand, limits: &ImportLimits) -> GitCommand {
+    let of_walk = ChildLimits {
+        data_bytes: Some(WALK_DATA_BYTES),
+        cpu: Some(limits.cpu),
+    };
+    command.limits(of_walk).patience(limits.patience)
+}
+
+/// A ref for each of these objects, if each is exactly what some ref names. Pins and tags first: they do not move.
+fn refs_naming(oids: &HashSet<Oid>, local: &[LocalRef]) -> Option<Vec<LocalRef>> {
+    let mobility = |name: &str| {
+        ["refs/parler/", "refs/tags/", "refs/remotes/"]
+            .iter()
+            .position(|root| name.starts_with(root))
+            .unwrap_or(3)
+    };
+    let naming = |oid: &Oid| {
+        let candidates = local.iter().filter(|candidate| candidate.oid == *oid);
+        candidates.min_by_key(|candidate| mobility(&candidate.name)).cloned()
+    };
+    // Without any prerequisite nothing bounds the walk, and the refs do.
+    if oids.is_empty() {
+        None
+    } else {
+        oids.iter().map(naming).collect()
+    }
+}
+
+/// Which of these objects are in the quarantine.
+pub(super) fn objects_in(
+    quarantine: &Quarantine,
+    format: ObjectFormat,
+    oids: &[Oid],
+) -> Result<HashSet<Oid>, ImportError> {
+    let hash = match format {
+        ObjectFormat::Sha1 => gix::hash::Kind::Sha1,
+        ObjectFormat::Sha256 => gix::hash::Kind::Sha256,
+    };
+    let objects = gix::odb::at(quarantine.path(), hash).map_err(ImportError::storage)?;
+    let is_there = |oid: &&Oid| gix::ObjectId::try_from(oid.as_bytes()).is_ok_and(|id| objects.exists(&id));
+    Ok(oids.iter().filter(is_there).copied().collect())
+}

@@ -1,0 +1,187 @@
+//! The git child that turns a pack into objects in the quarantine and checks each of them.
+
+use crate::bundle::BundleHeader;
+use crate::git::{GitChild, GitError, Side, one_line};
+use crate::pack::{PACK_HEADER_BYTES, object_count};
+use crate::quarantine::Quarantine;
+use crate::repository::Repository;
+
+use super::stream::BundleStream;
+use super::{ImportError, ImportLimits};
+
+/// What old tools wrote into commits and trees of many honest histories; harmless. Everything else that fsck finds is an
+/// error, dangerous names above all.
+const HISTORIC: &str = "badDate=warn,badDateOverflow=warn,badEmail=warn,badName=warn,badTimezone=warn,\
+missingEmail=warn,missingNameBeforeEmail=warn,missingSpaceBeforeDate=warn,missingSpaceBeforeEmail=warn,\
+multipleAuthors=warn,zeroPaddedDate=warn,zeroPaddedFilemode=warn";
+
+/// git's exit code for arguments that it does not know.
+const USAGE: i32 = 129;
+/// Exit code of a pack that is whole and not self-contained.
+const NOT_SELF_CONTAINED: i32 = 1;
+/// More than a pipe holds: a child that has taken more has read some of it, so it knew its arguments.
+const REPLAY_BYTES: usize = 256 << 10; // 256 KiB
+
+/// How a pack is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Loose objects.
+    Unpack,
+    /// A pack with an index; objects that the sender left out are added from here.
+    IndexThin,
+    /// A pack with an index that must need nothing from here.
+    IndexWhole,
+}
+
+/// A child at work.
+pub(super) struct Intake<'a> {
+    repository: &'a Repository,
+    quarantine: &'a Quarantine,
+    limits: ImportLimits,
+    way: Way,
+    pack_bytes: u64,
+    child: GitChild,
+    /// All bytes fed so far, while they may have to be fed again to a child with older arguments.
+    replay: Option<Vec<u8>>,
+}
+
+impl<'a> Intake<'a> {
+    /// Looks at the beginning of the pack and starts the child that suits it.
+    pub(super) fn start(
+        repository: &'a Repository,
+        quarantine: &'a Quarantine,
+        limits: &ImportLimits,
+        header: &BundleHeader,
+        stream: &mut BundleStream<'_>,
+    ) -> Result<Self, ImportError> {
+        let pack_bytes = stream.pack_bytes();
+        let beginning = stream.peek(PACK_HEADER_BYTES)?;
+        let no_pack = || ImportError::Refused {
+            message: "no pack follows its header".to_owned(),
+        };
+        let objects = object_count(beginning).ok_or_else(no_pack)?;
+        // Where objects may be missing on purpose, the links of unpacked ones could not be checked.
+        let small = objects <= limits.small_objects && pack_bytes <= limits.small_bytes;
+        let way = if small && !is_partial(repository)? {
+            Way::Unpack
+        } else if header.prerequisites.is_empty() {
+            Way::IndexWhole
+        } else {
+            Way::IndexThin
+        };
+        let child = spawn(repository, quarantine, limits, way, pack_bytes, "--fsck-objects=")?;
+        let replay = (way != Way::Unpack).then(Vec::new);
+        Ok(Self {
+            repository,
+            quarantine,
+            limits: *limits,
+            way,
+            pack_bytes,
+            child,
+            replay,
+        })
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), ImportError> {
+        match self.child.feed(bytes) {
+            Err(GitError::Failed { code: Some(USAGE), .. }) if self.replay.is_some() => self.start_again(bytes)?,
+            result => result.map_err(refused)?,
+        }
+        if let Some(replay) = &mut self.replay {
+            replay.extend_from_slice(bytes);
+            if replay.len() > REPLAY_BYTES {
+                self.replay = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the verdict. Gives whether the pack is self-contained.
+    pub(super) fn finish(mut self) -> Result<bool, ImportError> {
+        let also = (self.way == Way::IndexWhole).then_some(NOT_SELF_CONTAINED);
+        let (code, answer) = match self.child.finish_with(also) {
+            Err(GitError::Failed { code: Some(USAGE), .. }) if self.replay.is_some() => {
+                self.start_again(&[])?;
+                self.child.finish_with(also).map_err(refused)?
+            }
+            result => result.map_err(refused)?,
+        };
+        // Both children pass on to stdout what follows the pack, and index-pack lists there what it could not check.
+        let expected = match self.way {
+            Way::Unpack => answer.is_empty(),
+            Way::IndexThin | Way::IndexWhole => is_index_answer(&answer, 2 * self.repository.object_format().raw_len()),
+        };
+        if !expected {
+            let message = format!("more than a pack: {}", one_line(&answer[..answer.len().min(120)]));
+            return Err(ImportError::Refused { message });
+        }
+        Ok(self.way == Way::IndexWhole && code == 0)
+    }
+
+    /// Git before 2.44 takes the severities only with the stricter check. Known by its refusal, because asking for the
+    /// version would cost a child each time.
+    fn start_again(&mut self, bytes: &[u8]) -> Result<(), ImportError> {
+        let fed = self.replay.take().unwrap_or_default();
+        self.child = spawn(
+            self.repository,
+            self.quarantine,
+            &self.limits,
+            self.way,
+            self.pack_bytes,
+            "--strict=",
+        )?;
+        self.child
+            .feed(&fed)
+            .and_then(|()| self.child.feed(bytes))
+            .map_err(refused)
+    }
+}
+
+fn spawn(
+    repository: &Repository,
+    quarantine: &Quarantine,
+    limits: &ImportLimits,
+    way: Way,
+    pack_bytes: u64,
+    fsck: &str,
+) -> Result<GitChild, GitError> {
+    let command = match way {
+        Way::Unpack => repository
+            .command(Side::Import, "unpack-objects")
+            .args(["-q", &format!("--strict={HISTORIC}")]),
+        Way::IndexThin | Way::IndexWhole => {
+            let more = if way == Way::IndexThin {
+                "--fix-thin"
+            } else {
+                "--check-self-contained-and-connected"
+            };
+            repository
+                .command(Side::Import, "index-pack")
+                .args(["--stdin", more, &format!("{fsck}{HISTORIC}")])
+        }
+    };
+    let command = command.arg(format!("--max-input-size={pack_bytes}"));
+    let limited = command
+        .limits(limits.of_child(pack_bytes))
+        .patience(limits.patience)
+        .answer_bytes(64 << 10);
+    quarantine.around(limited).spawn()
+}
+
+/// Whether some of the repository's objects are left to be fetched later.
+fn is_partial(repository: &Repository) -> Result<bool, ImportError> {
+    Ok(repository.config_string("extensions.partialClone")?.is_some())
+}
+
+fn is_index_answer(answer: &[u8], digits: usize) -> bool {
+    let hash = answer.strip_prefix(b"pack\t").and_then(|rest| rest.strip_suffix(b"\n"));
+    hash.is_some_and(|hash| hash.len() == digits && hash.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// A child that ended with a failure has judged the bundle; everything else is our own trouble.
+fn refused(error: GitError) -> ImportError {
+    match error {
+        GitError::Failed { message, .. } => ImportError::Refused { message },
+        error => error.into(),
+    }
+}

@@ -1,0 +1,128 @@
+//! A bundle's bytes as they arrive: counted, hashed, and the last of them held back until the hash is right.
+
+use std::io::{ErrorKind, Read};
+
+use parler_protocol::{BundleId, ObjectFormat};
+use sha2::{Digest, Sha256};
+
+use super::ImportError;
+use super::intake::Intake;
+use crate::bundle::{BundleError, BundleHeader, HeaderEnd, find_header_end};
+
+/// One piece of the bundle.
+const PIECE_BYTES: usize = 128 << 10; // 128 KiB
+
+pub(super) struct BundleStream<'a> {
+    reader: &'a mut dyn Read,
+    size: u64,
+    read: u64,
+    hash: Sha256,
+    /// Bytes read and not yet handed on.
+    buffer: Vec<u8>,
+    header_bytes: u64,
+}
+
+impl<'a> BundleStream<'a> {
+    pub(super) fn new(reader: &'a mut dyn Read, size: u64) -> Self {
+        Self {
+            reader,
+            size,
+            read: 0,
+            hash: Sha256::new(),
+            buffer: Vec::new(),
+            header_bytes: 0,
+        }
+    }
+
+    /// Reads up to the end of the header. What is no bundle is refused after its first bytes.
+    pub(super) fn read_header(&mut self) -> Result<BundleHeader, ImportError> {
+        let mut searched = 0;
+        loop {
+            if let HeaderEnd::At(end) = find_header_end(&self.buffer, searched)? {
+                let header = BundleHeader::parse(&self.buffer[..end])?;
+                self.buffer.drain(..end);
+                self.header_bytes = end as u64;
+                return Ok(header);
+            }
+            if self.read == self.size {
+                return Err(BundleError::NotABundle.into());
+            }
+            searched = self.buffer.len();
+            self.read_piece()?;
+        }
+    }
+
+    /// How many bytes of pack follow the header, by the announced size.
+    pub(super) fn pack_bytes(&self) -> u64 {
+        self.size - self.header_bytes
+    }
+
+    /// Reads until at least this many bytes of the pack are buffered, and shows them.
+    pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], ImportError> {
+        while self.buffer.len() < bytes {
+            if self.read == self.size {
+                return Err(ImportError::Refused {
+                    message: "no pack follows its header".to_owned(),
+                });
+            }
+            self.read_piece()?;
+        }
+        Ok(&self.buffer[..bytes])
+    }
+
+    /// Hands the pack to the child as it comes, except its checksum, without which the child cannot end well: that
+    /// follows once the whole bundle has the right hash. Gives whether the pack is self-contained.
+    pub(super) fn feed_pack(
+        mut self,
+        intake: Intake<'_>,
+        id: &BundleId,
+        format: ObjectFormat,
+    ) -> Result<bool, ImportError> {
+        let held_back = format.raw_len();
+        // When the child fails the rest is still read: bytes that were damaged on the way are not the sender's fault.
+        let mut intake = Ok(intake);
+        loop {
+            let ready = self.buffer.len().saturating_sub(held_back);
+            if let Ok(child) = &mut intake
+                && let Err(error) = child.feed(&self.buffer[..ready])
+            {
+                intake = Err(error);
+            }
+            self.buffer.drain(..ready);
+            if self.read == self.size {
+                break;
+            }
+            self.read_piece()?;
+        }
+        let actual = BundleId::from_digest(self.hash.finalize().into());
+        if actual != *id {
+            return Err(ImportError::WrongId { expected: *id, actual });
+        }
+        let mut child = intake?;
+        child.feed(&self.buffer)?;
+        child.finish()
+    }
+
+    /// Reads some more. The end of the input is an error: it is asked for only while bytes are owed.
+    fn read_piece(&mut self) -> Result<(), ImportError> {
+        let owed = usize::try_from(self.size - self.read).unwrap_or(usize::MAX);
+        let from = self.buffer.len();
+        self.buffer.resize(from + owed.min(PIECE_BYTES), 0);
+        let read = loop {
+            match self.reader.read(&mut self.buffer[from..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => break result.map_err(ImportError::Read)?,
+            }
+        };
+        self.buffer.truncate(from + read);
+        if read == 0 {
+            return Err(ImportError::Truncated {
+                read: self.read,
+                size: self.size,
+            });
+        }
+        self.hash.update(&self.buffer[from..]);
+        self.read += read as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Pins: refs under `refs/parler/` that say which bundle brought which commits, and keep gc away from them. Written in
+//! one transaction, all or none. No other ref is ever written here.
+
+use parler_protocol::{BundleId, Oid};
+
+use crate::bundle::HeaderRef;
+use crate::git::{GitChild, GitCommand, GitError, Side};
+use crate::import::{ImportError, Imported};
+use crate::repository::{LocalRef, Repository, RepositoryError};
+
+/// Where pins live.
+pub const PIN_ROOT: &str = "refs/parler/";
+
+/// Another transaction may hold a lock for a moment; git's own patience is a tenth of a second.
+const LOCK_PATIENCE: [&str; 3] = [
+    "core.filesRefLockTimeout=10000",
+    "core.packedRefsTimeout=10000",
+    "reftable.lockTimeout=10000",
+];
+
+/// A ref of this repository that names what a bundle brought.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pin {
+    /// `refs/parler/..`.
+    pub name: String,
+    /// What the bundle's ref names.
+    pub oid: Oid,
+}
+
+/// The pins of a bundle: for one ref `refs/parler/<64 hex>`, for several `refs/parler/<64 hex>/heads/<name>` and so on,
+/// and the same under the first 12 digits when `short` (those come first). `HEAD` is called `HEAD`.
+pub fn pins_of(id: &BundleId, refs: &[HeaderRef], short: bool) -> Vec<Pin> {
+    let bases = short.then(|| id.short()).into_iter().chain([id.to_string()]);
+    let below = |base: String| {
+        refs.iter().map(move |tip| {
+            let name = match refs.len() {
+                1 => format!("{PIN_ROOT}{base}"),
+                _ => format!("{PIN_ROOT}{base}/{}", tip.name.without_refs()),
+            };
+            Pin { name, oid: tip.oid }
+        })
+    };
+    bases.flat_map(below).collect()
+}
+
+/// Pins what is here already: a bundle that this repository made. One child.
+pub fn pin(repository: &Repository, id: &BundleId, refs: &[HeaderRef], short: bool) -> Result<Vec<Pin>, PinError> {
+    let (base, below) = (
+        format!("{PIN_ROOT}{}", id.short()),
+        format!("{PIN_ROOT}{}/", id.short()),
+    );
+    let mut present = if short { repository.refs(&below)? } else { Vec::new() };
+    if short && let Some(oid) = repository.find_ref(&base)? {
+        present.push(LocalRef { name: base, oid });
+    }
+    let pins = without_taken(pins_of(id, refs, short), id, &present);
+    Transaction::prepare(repository.command(Side::Import, "update-ref"), &pins, &[])?.commit()?;
+    Ok(pins)
+}
+
+/// Writes the pins of an import that was finished with [`crate::import::PinTiming::Deferred`], then lets go of its
+/// `.keep` files.
+pub fn commit(repository: &Repository, mut imported: Imported) -> Result<Vec<Pin>, ImportError> {
+    imported.write_pins(repository)?;
+    Ok(std::mem::take(&mut imported.pins))
+}
+
+/// The pins without the short ones when another bundle whose id begins alike holds the short name.
+pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[LocalRef]) -> Vec<Pin> {
+    let (base, below) = (
+        format!("{PIN_ROOT}{}", id.short()),
+        format!("{PIN_ROOT}{}/", id.short()),
+    );
+    let is_short = |name: &str| name == base || name.starts_with(&below);
+    let is_ours = |local: &LocalRef| pins.iter().any(|pin| pin.name == local.name && pin.oid == local.oid);
+    if present.iter().any(|local| is_short(&local.name) && !is_ours(local)) {
+        pins.retain(|pin| !is_short(&pin.name));
+    }
+    pins
+}
+
+/// A ref transaction that is prepared: it will succeed, and nothing is written yet. Dropping it writes nothing.
+pub(crate) struct Transaction {
+    child: GitChild,
+}
+
+impl Transaction {
+    /// Locks the pins and checks that each ref of `verify` still has its value. `command` is an `update-ref`, which may
+    /// be told of a quarantine: the pins' objects must be visible to it.
+    pub(crate) fn prepare(mut command: GitCommand, pins: &[Pin], verify: &[LocalRef]) -> Result<Self, PinError> {
+        for setting in LOCK_PATIENCE {
+            command = command.setting(setting);
+        }
+        let mut child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
+        let mut input = String::from("start\n");
+        for local in verify {
+            input.push_str(&format!("verify {} {}\n", local.name, local.oid));
+        }
+        for pin in pins {
+            input.push_str(&format!("update {} {}\n", pin.name, pin.oid));
+        }
+        input.push_str("prepare\n");
+        child.feed(input.as_bytes())?;
+        child.wait_for_answer(b"prepare: ok\n")?;
+        Ok(Self { child })
+    }
+
+    /// Writes the refs.
+    pub(crate) fn commit(mut self) -> Result<(), PinError> {
+        self.child.feed(b"commit\n")?;
+        let answer = self.child.finish()?;
+        if answer.ends_with(b"commit: ok\n") {
+            Ok(())
+        } else {
+            Err(GitError::answer("update-ref", &answer).into())
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // At the end of its input git gives up a prepared transaction and removes its locks. After a commit: no effect.
+        let _ = self.child.finish();
+    }
+}
+
+/// Why pins were not written.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// git refused, for example because a ref is in the way.
+    #[error("cannot record the bundle under {PIN_ROOT}: {0}")]
+    Git(#[from] GitError),
+    /// The refs could not be read.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tip(name: &str, digit: &str) -> HeaderRef {
+        HeaderRef {
+            name: name.parse().unwrap(),
+            oid: digit.repeat(40).parse().unwrap(),
+        }
+    }
+
+    fn names(pins: &[Pin]) -> Vec<&str> {
+        pins.iter().map(|pin| pin.name.as_str()).collect()
+    }
+
+    #[test]
+    fn one_ref_is_the_bundle_and_several_are_below_it() {
+        let id = BundleId::of(b"x");
+        let (short, full) = (format!("refs/parler/{}", id.short()), format!("refs/parler/{id}"));
+        assert_eq!(
+            names(&pins_of(&id, &[tip("refs/heads/a/b", "a")], true)),
+            [short.as_str(), &full]
+        );
+        assert_eq!(names(&pins_of(&id, &[tip("HEAD", "a")], false)), [full.as_str()]);
+        let several = [tip("HEAD", "a"), tip("refs/heads/a/b", "a"), tip("refs/tags/v1", "b")];
+        let below = |base: &str| ["HEAD", "heads/a/b", "tags/v1"].map(|name| format!("{base}/{name}"));
+        assert_eq!(
+            names(&pins_of(&id, &several, true)),
+            [below(&short), below(&full)].concat()
+        );
+    }
+
+    #[test]
+    fn a_short_name_that_another_bundle_holds_is_left_to_it() {
+        let id = BundleId::of(b"x");
+        let pins = pins_of(&id, &[tip("refs/heads/a", "a")], true);
+        let local = |name: String, digit: &str| LocalRef {
+            name,
+            oid: digit.repeat(40).parse().unwrap(),
+        };
+        let short = format!("refs/parler/{}", id.short());
+        assert_eq!(without_taken(pins.clone(), &id, &[local(short.clone(), "a")]), pins);
+        assert_eq!(
+            without_taken(pins.clone(), &id, &[local(short.clone(), "b")]),
+            pins[1..]
+        );
+        assert_eq!(
+            without_taken(pins.clone(), &id, &[local(format!("{short}/heads/a"), "a")]),
+            pins[1..]
+        );
+        assert_eq!(
+            without_taken(pins.clone(), &id, &[local(format!("refs/parler/{id}"), "b")]),
+            pins
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! The directory where a bundle's objects wait until they are proven: beside the real objects, unseen by anybody who is
+//! not told of it. Dropping it removes it with everything in it; only [`Quarantine::release`] lets objects out.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use tempfile::TempDir;
+
+use crate::git::{GitCommand, GitEnvironment};
+use crate::keep::Keep;
+
+/// Begins as git's own object quarantines do, so that `git prune` clears away what we should ever leave.
+const PREFIX: &str = "tmp_objdir-parler-";
+/// How often a new directory is tried when another process sweeps at the very moment it is made.
+const ATTEMPTS: u32 = 8;
+
+/// A quarantine of this process.
+#[derive(Debug)]
+pub(crate) struct Quarantine {
+    directory: TempDir,
+    objects: PathBuf,
+    alternates: OsString,
+    /// Locked while the quarantine is in use. The kernel lets go of it when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Quarantine {
+    /// Makes a quarantine in the object directory, after removing those of processes that are gone.
+    pub(crate) fn new(objects: &Path, environment: &GitEnvironment) -> io::Result<Self> {
+        sweep(objects);
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        for _ in 0..ATTEMPTS {
+            let directory = tempfile::Builder::new()
+                .prefix(&prefix)
+                .permissions(fs::Permissions::from_mode(0o700))
+                .tempdir_in(objects)?;
+            if let Some(lock) = lock_unless_gone(directory.path()) {
+                fs::create_dir(directory.path().join("pack"))?;
+                let alternates = alternates(objects, environment);
+                return Ok(Self {
+                    directory,
+                    objects: objects.to_owned(),
+                    alternates,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(io::Error::other(
+            "the quarantine directory vanishes as soon as it is made",
+        ))
+    }
+
+    /// Lets a command see the quarantine's objects and the real ones, and write into the quarantine.
+    pub(crate) fn around(&self, command: GitCommand) -> GitCommand {
+        self.alone(command)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.alternates)
+    }
+
+    /// Lets a command see the quarantine's objects and no others.
+    pub(crate) fn alone(&self, command: GitCommand) -> GitCommand {
+        command.env("GIT_OBJECT_DIRECTORY", self.directory.path())
+    }
+
+    /// The object database in the quarantine, to be asked in-process what it holds.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Moves everything among the real objects. Packs come last and each with a `.keep`, which stays until the result
+    /// is dropped: until a ref names the objects, a concurrent repack would take them for garbage.
+    ///
+    /// When moving fails the packs moved so far are taken back. Loose objects stay: whoever found one there meanwhile
+    /// may rely on it, and one that nobody names is harmless.
+    pub(crate) fn release(self) -> io::Result<Released> {
+        let mut released = Released::default();
+        let mut moved = Vec::new();
+        match self.move_all(&mut released, &mut moved) {
+            Ok(()) => {
+                if !released.doubles.is_empty() {
+                    released.quarantine = Some(self);
+                }
+                Ok(released)
+            }
+            Err(error) => {
+                for path in moved.iter().rev() {
+                    let _ = fs::remove_file(path);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn move_all(&self, released: &mut Released, moved: &mut Vec<PathBuf>) -> io::Result<()> {
+        for entry in fs::read_dir(self.path())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.len() == 2 && entry.file_type()?.is_dir() {
+                self.move_loose(&entry.path(), &name)?;
+            }
+        }
+        let target = self.objects.join("pack");
+        make_directory(&self.objects, &target)?;
+        for entry in fs::read_dir(self.path().join("pack"))? {
+            let index = entry?.path();
+            if index.extension() == Some(OsStr::new("idx")) {
+                let here = target.join(index.file_name().unwrap_or_default());
+                // First, so that there is no moment at which the pack is there and not kept.
+                released.keeps.push(Keep::place(here.with_extension("keep"))?);
+                if here.exists() {
+                    // The same objects came before, perhaps in a pack that a repack is about to remove.
+                    released.doubles.push((index, here));
+                } else {
+                    move_pack(&index, &here, moved)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn move_loose(&self, from: &Path, name: &OsStr) -> io::Result<()> {
+        let to = self.objects.join(name);
+        make_directory(&self.objects, &to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            fs::rename(entry.path(), to.join(entry.file_name()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Objects that were let out of a quarantine, protected until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    keeps: Vec<Keep>,
+    /// Packs that were there already: ours, and the one in its place.
+    doubles: Vec<(PathBuf, PathBuf)>,
+    quarantine: Option<Quarantine>,
+}
+
+impl Released {
+    /// To be called once refs name the objects. Puts back a pack that was there before and has gone since, and gives
+    /// the `.keep` files that still protect the packs.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        for (ours, here) in self.doubles.drain(..) {
+            if !here.exists() {
+                move_pack(&ours, &here, &mut Vec::new())?;
+            }
+        }
+        self.quarantine = None;
+        Ok(())
+    }
+
+    pub(crate) fn keeps(&self) -> &[Keep] {
+        &self.keeps
+    }
+}
+
+/// Moves a pack and its companions. The index comes last: it makes the pack visible.
+fn move_pack(index: &Path, to: &Path, moved: &mut Vec<PathBuf>) -> io::Result<()> {
+    for extension in ["pack", "rev", "idx"] {
+        let (from, to) = (index.with_extension(extension), to.with_extension(extension));
+        match fs::rename(from, &to) {
+            Ok(()) => moved.push(to),
+            // Reverse indexes are optional.
+            Err(error) if extension == "rev" && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a directory that whoever may write the object directory may write.
+fn make_directory(objects: &Path, directory: &Path) -> io::Result<()> {
+    let mode = fs::metadata(objects)?.permissions().mode();
+    match fs::DirBuilder::new().mode(mode & 0o777).create(directory) {
+        // The umask has taken rights away that a shared repository grants.
+        Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(mode & 0o7777)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The real object directory, then those that git was told to look into besides, as git writes such lists.
+fn alternates(objects: &Path, environment: &GitEnvironment) -> OsString {
+    let path = objects.as_os_str().as_bytes();
+    let mut list = if path.contains(&b':') || path.first() == Some(&b'"') {
+        let mut quoted = vec![b'"'];
+        for byte in path {
+            if matches!(byte, b'"' | b'\\') {
+                quoted.push(b'\\');
+            }
+            quoted.push(*byte);
+        }
+        quoted.push(b'"');
+        quoted
+    } else {
+        path.to_vec()
+    };
+    if let Some(more) = environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
+        list.push(b':');
+        list.extend_from_slice(more.as_bytes());
+    }
+    OsString::from_vec(list)
+}
+
+/// Removes quarantines that no process holds. Failures are left for the next time: this is only tidying.
+fn sweep(objects: &Path) {
+    let Ok(entries) = fs::read_dir(objects) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) && lock_unless_gone(&entry.path()).is_some() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Keep::sweep(&objects.join("pack"));
+}
+
+/// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
+pub(crate) fn lock_unless_gone(path: &Path) -> Option<File> {
+    let file = File::open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let (held, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
+    (held.ino() == named.ino() && held.dev() == named.dev()).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn abandoned_quarantines_are_removed_and_used_ones_are_not() {
+        let objects = tempfile::tempdir().unwrap();
+        let dead = objects.path().join(format!("{PREFIX}1-abc"));
+        fs::create_dir_all(dead.join("pack")).unwrap();
+        fs::write(dead.join("pack/tmp_pack_x"), "x").unwrap();
+        fs::create_dir(objects.path().join("tmp_objdir-incoming-x")).unwrap();
+
+        let used = Quarantine::new(objects.path(), &GitEnvironment::default()).unwrap();
+        assert!(!dead.exists());
+        let other = Quarantine::new(objects.path(), &GitEnvironment::default()).unwrap();
+        assert!(used.path().exists() && other.path().exists());
+        drop((used, other));
+        let left: Vec<_> = fs::read_dir(objects.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["tmp_objdir-incoming-x"], "git's own are git's business");
+    }
+
+    #[test]
+    fn paths_are_listed_as_git_lists_them() {
+        let none = GitEnvironment::default();
+        assert_eq!(alternates(Path::new("/a/objects"), &none), "/a/objects");
+        assert_eq!(alternates(Path::new("/a:b\\\"/o"), &none), "\"/a:b\\\\\\\"/o\"");
+        let more = [("GIT_ALTERNATE_OBJECT_DIRECTORIES".into(), "/x:/y".into())];
+        assert_eq!(alternates(Path::new("/a"), &GitEnvironment::new(more)), "/a:/x:/y");
+    }
+}
