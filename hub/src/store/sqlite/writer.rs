@@ -3,6 +3,7 @@
 //! nothing more, and tries no fsync again: a second one may claim what the first could not do.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -65,9 +66,15 @@ impl Writer {
             checkpointed_pages: 0,
             _directory: directory,
         };
-        let thread = std::thread::Builder::new()
-            .name("parler-writer".to_owned())
-            .spawn(|| worker.run(receiver))?;
+        let thread = std::thread::Builder::new().name("parler-writer".to_owned()).spawn({
+            let stopped = Arc::clone(&stopped);
+            move || {
+                // Whoever asks afterwards is told, instead of waiting for ever.
+                if catch_unwind(AssertUnwindSafe(|| worker.run(receiver))).is_err() {
+                    let _ = stopped.set("the writing thread panicked".to_owned());
+                }
+            }
+        })?;
         Ok(Self {
             queue: Mutex::new(Some(queue)),
             room_in_queue: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
@@ -325,7 +332,10 @@ impl Worker {
         }
         self.checkpoint("TRUNCATE")
             // The last connection to go takes the files of the log with it.
-            .and_then(|()| self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false))
+            .and_then(|()| {
+                self.connection
+                    .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            })
             .map(drop)
             .map_err(|error| Failure::from(error).into_store_error())
     }
