@@ -125,6 +125,32 @@ async fn compressed_bodies_wrong_methods_and_unknown_paths_are_refused() {
     }
 }
 
+/// Requests that two readers could take apart differently: refused, and nothing behind them is served.
+#[tokio::test]
+async fn ambiguous_framing_ends_the_connection() {
+    let hub = TestHub::start().await;
+    let host = format!("Host: {}", hub.address);
+    let json = "Content-Type: application/json";
+    let behind = format!("GET /healthz HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n");
+    for (what, head, body) in [
+        (
+            "length and chunks",
+            "Content-Length: 4\r\nTransfer-Encoding: chunked",
+            "0\r\n\r\n",
+        ),
+        ("two lengths", "Content-Length: 4\r\nContent-Length: 5", "{}  "),
+        ("a length that is none", "Content-Length: +4", "{}  "),
+        ("an unknown encoding", "Transfer-Encoding: xchunked", "0\r\n\r\n"),
+        ("a folded header", "X-Folded: a\r\n b", ""),
+        ("a NUL in a header", "X-Nul: a\0b", ""),
+    ] {
+        let request = format!("POST /v1/session HTTP/1.1\r\n{host}\r\n{json}\r\n{head}\r\n\r\n{body}{behind}");
+        let answer = raw(hub.address, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
+        assert!(!answer.contains("\"ok\""), "{what}: the request behind it was served");
+    }
+}
+
 #[tokio::test]
 async fn health_tells_that_the_hub_serves() {
     let hub = TestHub::start().await;
