@@ -38,6 +38,8 @@ impl FromStr for BasePolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BaseTip {
     pub(crate) oid: Oid,
+    /// What this repository calls it, for people: `origin/main`, or the revision asked for.
+    pub(crate) label: String,
     /// Where it can be had.
     pub(crate) hint: Option<BaseHint>,
 }
@@ -68,6 +70,7 @@ impl Bases {
                     let tracking = tracked.iter().find(|tracking| tracking.oid == oid);
                     certain.push(BaseTip {
                         oid,
+                        label: revision.clone(),
                         hint: tracking.map(|tracking| tracking.hint.clone()),
                     });
                 }
@@ -100,14 +103,17 @@ impl Bases {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TrackingRef {
     oid: Oid,
+    remote: String,
     hint: BaseHint,
     is_default: bool,
 }
 
 impl TrackingRef {
     fn base_tip(&self) -> BaseTip {
+        let branch = self.hint.name.branch().unwrap_or(self.hint.name.as_str());
         BaseTip {
             oid: self.oid,
+            label: format!("{}/{branch}", self.remote),
             hint: Some(self.hint.clone()),
         }
     }
@@ -159,6 +165,7 @@ fn tracking_refs(repository: &Repository) -> Result<Vec<TrackingRef>, Repository
                 let hint = BaseHint { name, url: url.clone() };
                 of_remote.push(TrackingRef {
                     oid: local.oid,
+                    remote: remote.name.clone(),
                     hint,
                     is_default: false,
                 });
@@ -277,6 +284,7 @@ mod tests {
                     let name = format!("refs/heads/{branch}").parse().unwrap();
                     TrackingRef {
                         oid: oid(*digit),
+                        remote: "origin".into(),
                         hint: BaseHint { name, url: None },
                         is_default: false,
                     }

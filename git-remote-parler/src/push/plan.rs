@@ -9,7 +9,7 @@ use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
 use crate::bundle::{BundleHeader, HeaderRef};
 use crate::repository::{Boundary, Repository, RepositoryError, Resolved};
-use crate::room_state::RoomState;
+use crate::room_state::{RoomBundle, RoomState};
 
 /// Most bundle tips, newest first, that count as commits the room has besides its refs.
 const MAX_BUNDLE_TIPS: usize = 1000;
@@ -42,7 +42,15 @@ pub(super) struct BundlePlan {
     pub(super) header: BundleHeader,
     pub(super) commits: u64,
     pub(super) needs: Vec<BundleId>,
-    pub(super) base_hint: Option<BaseHint>,
+    pub(super) base: Option<Source>,
+}
+
+/// Where commits outside the room come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Source {
+    /// For people: `origin/main`.
+    pub(super) label: String,
+    pub(super) hint: Option<BaseHint>,
 }
 
 /// Why a push cannot be made.
@@ -128,13 +136,13 @@ impl Planner<'_> {
             prerequisites: new.prerequisites.clone(),
             refs,
         };
-        let (needs, base_hint) = self.sources(&header.prerequisites, &haves)?;
+        let (needs, base) = self.sources(&header.prerequisites, &haves)?;
         Ok(Ok(Plan {
             bundle: Some(BundlePlan {
                 header,
                 commits: new.commits,
                 needs,
-                base_hint,
+                base,
             }),
             refs_hint,
         }))
@@ -261,20 +269,24 @@ impl Planner<'_> {
             }
         }
         let commits: Vec<Oid> = of_base.iter().map(|(_, commit)| *commit).collect();
-        // Against their own parents, not against tips that reach them: each is in the pack, or reached from another.
+        // Against their own parents, not against tips that reach them.
         let mut had: Vec<Oid> = prerequisites.iter().copied().collect();
         for commit in &commits {
             had.extend(self.repository.parents(commit)?);
         }
         let added = self.repository.boundary(&commits, &had)?;
-        for (position, commit) in of_base {
-            if !added.shallow.contains(&commit) {
+        let of_base_tips: Vec<&Tip> = of_base.iter().map(|(position, _)| tips[*position]).collect();
+        let behind = self.covered(&of_base_tips, &added, &had)?;
+        for ((position, commit), behind) in of_base.into_iter().zip(behind) {
+            // In the pack, or expected under its own name.
+            if (!behind && !added.shallow.contains(&commit)) || prerequisites.contains(&commit) {
                 continue;
             }
-            // Its parents are not here, so a bundle of it would be of no use to anybody.
+            // Its parents are not here, or it lies behind what other tips expect, where a shallow receiver has nothing:
+            // a bundle with it would be of no use to some.
             if tips[position].object.oid == commit {
                 rest.left_out[position] = true;
-                rest.hint = self.base_hint(&commit, haves)?;
+                rest.hint = self.source(&commit, haves)?.and_then(|source| source.hint);
             } else {
                 prerequisites.insert(commit);
             }
@@ -345,9 +357,9 @@ impl Planner<'_> {
         &self,
         prerequisites: &[Oid],
         haves: &Haves,
-    ) -> Result<(Vec<BundleId>, Option<BaseHint>), RepositoryError> {
+    ) -> Result<(Vec<BundleId>, Option<Source>), RepositoryError> {
         let mut needs = Vec::new();
-        let mut hint = None;
+        let mut base = None;
         for oid in prerequisites {
             let tip_of = self.state.providers(oid).next_back().map(|bundle| *bundle.id());
             let found = match tip_of {
@@ -358,29 +370,34 @@ impl Planner<'_> {
                 needs.push(id);
             }
             // A bundle that contains it may be found wanting; the hint costs nothing.
-            if tip_of.is_none() && hint.is_none() {
-                hint = self.base_hint(oid, haves)?;
+            if tip_of.is_none() && base.is_none() {
+                base = self.source(oid, haves)?;
             }
         }
-        Ok((needs, hint))
+        Ok((needs, base))
     }
 
     /// Where a commit outside the room can be had.
-    fn base_hint(&self, commit: &Oid, haves: &Haves) -> Result<Option<BaseHint>, RepositoryError> {
+    fn source(&self, commit: &Oid, haves: &Haves) -> Result<Option<Source>, RepositoryError> {
         for base in &haves.base {
-            if base.hint.is_some() && self.repository.is_ancestor(commit, &base.oid)? {
-                return Ok(base.hint.clone());
+            if self.repository.is_ancestor(commit, &base.oid)? {
+                let (label, hint) = (base.label.clone(), base.hint.clone());
+                return Ok(Some(Source { label, hint }));
             }
         }
         // Somebody who pushed on the same base knew where it is from.
-        let same_base = |bundle: &&crate::room_state::RoomBundle| bundle.part.prerequisites.contains(commit);
-        Ok(self
+        let same_base = |bundle: &&RoomBundle| bundle.part.prerequisites.contains(commit);
+        let hint = self
             .state
             .bundles()
             .iter()
             .rev()
             .find(same_base)
-            .and_then(|bundle| bundle.part.base_hint.clone()))
+            .and_then(|bundle| bundle.part.base_hint.clone());
+        Ok(hint.map(|hint| Source {
+            label: hint.name.to_string(),
+            hint: Some(hint),
+        }))
     }
 
     /// Where tips come from that the room has as refs only.

@@ -50,7 +50,7 @@ impl Packed {
             size: built.spool.size(),
             media_type: Some(BUNDLE_MEDIA_TYPE.to_owned()),
             tip: refs.first().map(|first| first.oid.to_string()),
-            base: plan.base_hint.as_ref().map(|hint| hint.name.to_string()),
+            base: plan.base.as_ref().map(|base| base.label.clone()),
             summary,
             refs,
             prerequisites: plan.header.prerequisites.clone(),
@@ -58,7 +58,7 @@ impl Packed {
             commits: Some(plan.commits),
             objects: Some(u64::from(built.objects)),
             needs: plan.needs.clone(),
-            base_hint: plan.base_hint.clone(),
+            base_hint: plan.base.as_ref().and_then(|base| base.hint.clone()),
         };
         Self { built, part }
     }
