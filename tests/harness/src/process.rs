@@ -88,7 +88,7 @@ impl Running {
     /// Starts a command in a process group of its own, with these bytes on its standard input.
     #[track_caller]
     pub fn start(command: &mut Command, input: &[u8]) -> Self {
-        let shown = format!("{command:?}");
+        let shown = shown(command);
         command
             .process_group(0)
             .stdin(Stdio::piped())
@@ -181,6 +181,21 @@ impl Drop for Running {
             let _ = self.child.wait();
         }
     }
+}
+
+/// A command as a failure shows it: what was called where, and as whom.
+fn shown(command: &Command) -> String {
+    let mut words = Vec::new();
+    for (name, value) in command.get_envs() {
+        let name = name.to_string_lossy();
+        if let (true, Some(value)) = (name.starts_with("PARLER_"), value) {
+            words.push(format!("{name}={}", value.to_string_lossy()));
+        }
+    }
+    words.push(command.get_program().to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|argument| format!("{argument:?}")));
+    let directory = command.get_current_dir().unwrap_or(Path::new("."));
+    format!("{}\n  in {}", words.join(" "), directory.display())
 }
 
 fn pid(child: &Child) -> Pid {

@@ -1,0 +1,138 @@
+//! What an ordinary push and fetch cost: requests to the hub, and git processes of the helper.
+
+use parler_harness::{GitCounter, LocalHub, Repository, World};
+
+use super::world;
+
+struct Counted<'w> {
+    work: Repository<'w>,
+    bobs: Repository<'w>,
+    counter: GitCounter,
+}
+
+/// Two clones whose helpers count their git children, both with a session at the hub and the room in their cache.
+fn counted(world: &World) -> Counted<'_> {
+    let origin = world.origin();
+    let counter = GitCounter::new(world);
+    let (work, bobs) = (world.clone_of(&origin, "work"), world.clone_of(&origin, "bobs"));
+    for repository in [&work, &bobs] {
+        repository.git("remote add team parler::room/try").success();
+    }
+    work.commit("a.txt", "one\n");
+    work.git("push --quiet team HEAD:refs/heads/try").success();
+    bobs.git("fetch --quiet team").success();
+    Counted { work, bobs, counter }
+}
+
+/// Runs git with counters: the answers of the hub and the helper's git children.
+#[track_caller]
+fn cost(repository: &Repository<'_>, counter: &GitCounter, arguments: &str) -> (Vec<String>, Vec<String>) {
+    let agent = repository.user().counted_by(counter);
+    let hub = LocalHub::of(&agent);
+    counter.take();
+    let mark = hub.log().mark();
+    agent.git(arguments).success();
+    (hub.log().since(mark), counter.take())
+}
+
+#[test]
+fn an_ordinary_push_is_two_requests_and_at_most_two_children() {
+    let world = world();
+    let Counted { work, bobs: _, counter } = counted(&world);
+    work.commit("b.txt", "two\n");
+    let (requests, children) = cost(&work, &counter, "push --quiet team HEAD:refs/heads/try");
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    assert!(requests[0].starts_with("GET /v1/rooms/{room}/pushes "), "{requests:#?}");
+    assert_eq!(requests[1], "POST /v1/rooms/{room}/messages 201");
+    assert!((1..=2).contains(&children.len()), "{children:#?}");
+}
+
+#[test]
+fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
+    let world = world();
+    let Counted { work: _, bobs, counter } = counted(&world);
+    // The first push of this agent, whose session is cached since its fetch.
+    bobs.git("reset --quiet --hard team/try").success();
+    bobs.commit("b.txt", "two\n");
+    let (requests, children) = cost(&bobs, &counter, "push --quiet team HEAD:refs/heads/more");
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    assert!((1..=2).contains(&children.len()), "{children:#?}");
+}
+
+#[test]
+fn an_ordinary_fetch_is_two_requests_and_at_most_three_children() {
+    let world = world();
+    let Counted { work, bobs, counter } = counted(&world);
+    work.commit("b.txt", "two\n");
+    work.git("push --quiet team HEAD:refs/heads/try").success();
+    let (requests, children) = cost(&bobs, &counter, "fetch --quiet team");
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    assert!(
+        requests[0].starts_with("GET /v1/rooms/{room}/pushes 200"),
+        "{requests:#?}"
+    );
+    assert!(
+        requests[1].starts_with("GET /v1/rooms/{room}/bundles 200"),
+        "{requests:#?}"
+    );
+    assert!((1..=3).contains(&children.len()), "{children:#?}");
+    assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
+}
+
+#[test]
+fn several_bundles_are_fetched_in_the_same_two_requests() {
+    let world = world();
+    let Counted { work, bobs, counter } = counted(&world);
+    for number in 0..5 {
+        work.commit(&format!("more{number}"), "x\n");
+        work.git("push --quiet team HEAD:refs/heads/try").success();
+    }
+    let (requests, children) = cost(&bobs, &counter, "fetch --quiet team");
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    // One child reads each bundle; what comes after them is done once for all.
+    assert!((1..=5 + 2).contains(&children.len()), "{children:#?}");
+    assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
+}
+
+#[test]
+fn where_nothing_is_new_one_request_tells() {
+    let world = world();
+    let Counted { work, bobs, counter } = counted(&world);
+    // The pusher has not seen its own push as the hub stored it: the first look brings it.
+    let (requests, _) = cost(&work, &counter, "push --quiet team HEAD:refs/heads/try");
+    assert_eq!(requests, ["GET /v1/rooms/{room}/pushes 200"]);
+    for (repository, command) in [
+        (&bobs, "fetch --quiet team"),
+        (&work, "push --quiet team HEAD:refs/heads/try"),
+        (&work, "fetch --quiet team"),
+    ] {
+        let (requests, _) = cost(repository, &counter, command);
+        assert_eq!(requests, ["GET /v1/rooms/{room}/pushes 304"], "{command}");
+    }
+    // Talk is no push: it costs nobody a transfer.
+    work.user().parler(["send", "--room", "try", "hello"]).success();
+    let (requests, children) = cost(&bobs, &counter, "fetch --quiet team");
+    assert_eq!(requests, ["GET /v1/rooms/{room}/pushes 304"]);
+    assert!(children.len() <= 3, "{children:#?}");
+}
+
+#[test]
+fn a_clone_is_two_requests() {
+    let world = world();
+    let whole = world.init("whole", "");
+    for number in 0..3 {
+        whole.commit(&format!("file{number}"), "x\n");
+        whole.git("push --quiet parler::room/whole main").success();
+    }
+    let hub = LocalHub::of(&whole.user());
+    let mark = hub.log().mark();
+    // The agent of the directory where git clone was called, which has a session to open first.
+    let copy = world.clone_with("parler::room/whole", "copy", "");
+    let requests = hub.log().since(mark);
+    let of_room: Vec<_> = requests
+        .iter()
+        .filter(|request| !request.contains("/v1/session"))
+        .collect();
+    assert_eq!(of_room.len(), 2, "{requests:#?}");
+    assert_eq!(copy.rev("HEAD"), whole.rev("HEAD"));
+}

@@ -1,0 +1,57 @@
+//! A hub in a process of its own that is not the local one: this very test program, started again as a server. The
+//! program `parler-hub` belongs to another package, whose tests start it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use parler_harness::{HubProcess, World};
+use parler_hub::{Hub, HubOptions};
+
+const LISTEN: &str = "PARLER_TEST_LISTEN";
+const DATA: &str = "PARLER_TEST_DATA";
+
+/// Starts a hub that lets every key in.
+#[track_caller]
+pub(crate) fn start(world: &World) -> HubProcess {
+    HubProcess::start(world, "hub", |listen: &str, data: &Path| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([
+                "--ignored",
+                "--exact",
+                "--nocapture",
+                "hub_server::serve_for_another_test",
+            ])
+            .env_clear()
+            .env(LISTEN, listen)
+            .env(DATA, data);
+        command
+    })
+}
+
+#[test]
+#[ignore = "serves the tests that start it"]
+fn serve_for_another_test() {
+    let (Some(listen), Some(data)) = (std::env::var_os(LISTEN), std::env::var_os(DATA)) else {
+        return; // Somebody ran all ignored tests.
+    };
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async {
+            let listener = tokio::net::TcpListener::bind(listen.to_str().unwrap()).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let options = HubOptions {
+                open: true,
+                ..HubOptions::new(PathBuf::from(data))
+            };
+            let hub = Hub::open(options).unwrap();
+            println!("listening on http://{address}");
+            hub.serve(listener, std::future::pending()).await.unwrap();
+        });
+}

@@ -1,0 +1,43 @@
+//! What people and agents do, from end to end: real git, the built programs, a real hub, real repositories. Each test
+//! has a world of its own, and fails when what it shows stops being true.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod addresses;
+mod bad_input;
+mod counts;
+mod demo;
+mod forgotten_modules;
+mod hub_server;
+mod killed_hub;
+mod race;
+mod refs;
+mod repositories;
+mod signatures;
+mod story;
+mod tags;
+mod thin;
+mod unsupported;
+mod untouched;
+mod zero_configuration;
+
+use parler_harness::{Agent, World};
+
+/// A new world with the program as it was just built.
+fn world() -> World {
+    World::new(env!("CARGO_BIN_EXE_git-parler"))
+}
+
+/// Where test data that is long in the making is kept between runs.
+const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// The refs that a room shows to this agent.
+#[track_caller]
+fn room_refs(agent: &Agent<'_>, room: &str) -> std::collections::BTreeMap<String, String> {
+    let mut refs = agent
+        .git(["ls-remote", &format!("parler::room/{room}")])
+        .success()
+        .listed_refs();
+    refs.retain(|name, _| !name.starts_with("refs/parler/"));
+    refs
+}

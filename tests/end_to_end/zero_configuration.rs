@@ -1,0 +1,213 @@
+//! Nothing has to be set up: the first push makes a key, starts the local hub and makes the room.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use parler_harness::LocalHub;
+
+use super::{room_refs, world};
+
+#[test]
+fn a_push_makes_key_hub_and_room_and_recv_lists_it() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let commit = work.commit("feature.txt", "something new\n");
+    let config = fs::read(work.path().join(".git/config")).unwrap();
+
+    let push = work.git("push parler::room/try HEAD:refs/heads/try").success();
+    push.warns(" * [new branch]").warns("HEAD -> try");
+
+    let keys: Vec<_> = fs::read_dir(world.parler_home().join("config/agents"))
+        .unwrap()
+        .collect();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let key = keys[0].as_ref().unwrap().metadata().unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    assert!(LocalHub::of(&work.user()).runs(&world));
+
+    let listed = work.user().parler("recv --room try").success();
+    listed.says("refs/heads/try");
+    let rooms = work.user().parler("rooms").success();
+    rooms.says("try");
+
+    assert_eq!(work.ask("status --porcelain"), "");
+    assert_eq!(fs::read(work.path().join(".git/config")).unwrap(), config);
+    assert_eq!(room_refs(&work.user(), "try")["refs/heads/try"], commit);
+    // The push says what it made, and pins it.
+    let pins = work.pins();
+    assert_eq!(pins.len(), 2, "{pins:?}");
+    assert!(pins.values().all(|pinned| *pinned == commit), "{pins:?}");
+    let short = pins
+        .keys()
+        .find_map(|name| name.strip_prefix("refs/parler/").filter(|id| id.len() == 12))
+        .unwrap();
+    push.warns(short);
+    listed.says(short);
+}
+
+#[test]
+fn the_hub_outlives_the_command_and_serves_the_next() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let user = work.user();
+    user.git("push parler::room/try HEAD:refs/heads/try").success();
+    let first = LocalHub::of(&user);
+    user.parler("recv --room try").success();
+    assert_eq!(LocalHub::of(&user).process, first.process);
+    assert_eq!(world.processes(), [first.process]);
+}
+
+#[test]
+fn a_hub_that_was_ended_is_started_again_with_everything_it_had() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let user = work.user();
+    user.git("push parler::room/try HEAD:refs/heads/try").success();
+    let first = LocalHub::of(&user);
+    first.kill(&world);
+    user.parler("recv --room try --all").success().says("refs/heads/try");
+    let second = LocalHub::of(&user);
+    assert_ne!(first.process, second.process);
+    assert_eq!(first.id, second.id);
+}
+
+#[test]
+fn commands_that_start_at_once_share_one_hub() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let starting: Vec<_> = (0..6)
+        .map(|number| {
+            work.user()
+                .start_git(format!("push parler::room/r{number} HEAD:refs/heads/try"))
+        })
+        .collect();
+    for push in starting {
+        push.wait().success();
+    }
+    assert_eq!(world.processes().len(), 1);
+    let rooms = work.user().parler("rooms").success();
+    for number in 0..6 {
+        rooms.says(&format!("r{number}"));
+    }
+}
+
+#[test]
+fn ls_remote_shows_the_room_also_outside_of_a_repository() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let commit = work.commit("feature.txt", "something new\n");
+    work.git("push parler::room/try HEAD:refs/heads/try").success();
+    let outside = world.user().within(world.directory("elsewhere"));
+    for agent in [work.user(), outside] {
+        let listed = agent.git("ls-remote parler::room/try").success().listed_refs();
+        assert_eq!(listed["refs/heads/try"], commit);
+        assert_eq!(listed["HEAD"], commit);
+        assert_eq!(
+            listed.keys().filter(|name| name.starts_with("refs/parler/")).count(),
+            2,
+            "{listed:?}"
+        );
+    }
+}
+
+#[test]
+fn two_work_trees_are_two_agents() {
+    let world = world();
+    let origin = world.origin();
+    let one = world.clone_of(&origin, "one");
+    one.git("worktree add --quiet ../two -b two").success();
+    let three = world.clone_of(&origin, "elsewhere/one");
+    let places = [one, world.repository(world.path().join("two")), three];
+    let known: Vec<_> = places
+        .iter()
+        .map(|place| place.user().parler("whoami --json").success().json())
+        .collect();
+    for (number, agent) in known.iter().enumerate() {
+        for other in &known[number + 1..] {
+            assert_ne!(agent["name"], other["name"]);
+            assert_ne!(agent["id"], other["id"]);
+        }
+        // Asked again, it is the same agent.
+        let again = places[number].user().parler("whoami --json").success().json();
+        assert_eq!(again["id"], agent["id"]);
+        assert_eq!(again["name"], agent["name"]);
+    }
+    // One name in two places: the second is numbered.
+    let first = known[0]["name"].as_str().unwrap();
+    assert!(first.ends_with("/one"), "{first}");
+    assert_eq!(known[2]["name"], format!("{first}-2"));
+}
+
+#[test]
+fn a_second_agent_fetches_what_the_first_pushed() {
+    let world = world();
+    let origin = world.origin();
+    let alice = world.clone_of(&origin, "alice");
+    let bob = world.clone_of(&origin, "bob");
+    let commit = alice.commit("feature.txt", "something new\n");
+    alice.git("push parler::room/try HEAD:refs/heads/try").success();
+
+    let fetch = bob.git("fetch parler::room/try").success();
+    fetch.warns("FETCH_HEAD");
+    assert_eq!(bob.rev("FETCH_HEAD"), commit);
+    assert_eq!(bob.pins().len(), 2);
+    assert_eq!(bob.pins(), alice.pins());
+    bob.fsck();
+    // The other agent reads the room with a cursor of its own.
+    bob.user().parler("recv --room try").success().says("refs/heads/try");
+    bob.user().parler("recv --room try").success().says_no("refs/heads/try");
+    alice
+        .user()
+        .parler("recv --room try --all")
+        .success()
+        .says("refs/heads/try");
+}
+
+#[test]
+fn a_room_with_a_whole_history_can_be_cloned() {
+    let world = world();
+    let whole = world.init("whole", "");
+    whole.commit("a.txt", "one\n");
+    let commit = whole.commit("b.txt", "two\n");
+    whole.git("push parler::room/whole main").success();
+
+    let copy = world.clone_with("parler::room/whole", "copy", "");
+    assert_eq!(copy.rev("HEAD"), commit);
+    assert_eq!(copy.ask("symbolic-ref HEAD"), "refs/heads/main");
+    assert_eq!(copy.ask("config remote.origin.url"), "parler::room/whole");
+    assert_eq!(copy.ask("status --porcelain --branch"), "## main...origin/main");
+    copy.fsck();
+
+    // And it goes on like any other remote.
+    let third = whole.commit("c.txt", "three\n");
+    whole.git("push parler::room/whole main").success();
+    copy.git("pull --quiet --ff-only").success();
+    assert_eq!(copy.rev("HEAD"), third);
+    let fourth = copy.commit("d.txt", "four\n");
+    copy.git("push").success();
+    assert_eq!(room_refs(&whole.user(), "whole")["refs/heads/main"], fourth);
+}
+
+#[test]
+fn a_room_is_a_remote_like_any_other() {
+    let world = world();
+    let origin = world.origin();
+    let alice = world.clone_of(&origin, "alice");
+    let bob = world.clone_of(&origin, "bob");
+    for repository in [&alice, &bob] {
+        repository.git("remote add team parler::room/team").success();
+    }
+    alice.git("switch --quiet --create topic").success();
+    alice.commit("a.txt", "one\n");
+    alice.git("push --quiet --set-upstream team topic").success();
+    bob.git("fetch --quiet team").success();
+    assert_eq!(bob.rev("team/topic"), alice.rev("topic"));
+    bob.git("switch --quiet --track team/topic").success();
+    let commit = bob.commit("b.txt", "two\n");
+    bob.git("push --quiet team HEAD").success();
+    alice.git("pull --quiet --ff-only").success();
+    assert_eq!(alice.rev("topic"), commit);
+    let shown = alice.git("remote show team").success();
+    shown.says("topic");
+}
