@@ -12,7 +12,7 @@ use crate::room_state::{RoomBundle, RoomState};
 ///
 /// `format` is told when git asked for it.
 pub(crate) fn for_fetch(state: &RoomState, format: Option<ObjectFormat>) -> String {
-    let mut lines = refs(state, format);
+    let mut lines = refs(state, format, true);
     // A symbolic HEAD is told by its target alone; git resolves it among the other lines.
     if let Some(head) = state.head_ref().filter(|head| state.refs().contains_key(*head)) {
         add(&mut lines, format_args!("@{head} HEAD"));
@@ -26,9 +26,10 @@ pub(crate) fn for_fetch(state: &RoomState, format: Option<ObjectFormat>) -> Stri
     lines
 }
 
-/// The whole answer to `list for-push`: the refs that can be pushed to.
+/// The whole answer to `list for-push`: the refs that can be pushed to. Without peeled lines, which `git push --mirror`
+/// would take for refs to delete.
 pub(crate) fn for_push(state: &RoomState, format: Option<ObjectFormat>) -> String {
-    let mut lines = refs(state, format);
+    let mut lines = refs(state, format, false);
     lines.push('\n');
     lines
 }
@@ -38,7 +39,7 @@ fn add(lines: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(lines, "{line}");
 }
 
-fn refs(state: &RoomState, format: Option<ObjectFormat>) -> String {
+fn refs(state: &RoomState, format: Option<ObjectFormat>, peeled: bool) -> String {
     let mut lines = String::new();
     if let Some(format) = format {
         add(&mut lines, format_args!(":object-format {format}"));
@@ -46,7 +47,7 @@ fn refs(state: &RoomState, format: Option<ObjectFormat>) -> String {
     for (name, found) in state.refs() {
         add(&mut lines, format_args!("{} {name}", found.oid));
         // With the peeled line git asks for the tag together with its commit.
-        if let Some(peeled) = found.peeled {
+        if let Some(peeled) = found.peeled.filter(|_| peeled) {
             add(&mut lines, format_args!("{peeled} {name}^{{}}"));
         }
     }

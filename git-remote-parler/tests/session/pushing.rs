@@ -157,6 +157,11 @@ fn an_annotated_tag_on_a_known_commit_arrives() {
     assert!(listed.contains(&format!("{tag} refs/tags/v1")));
     assert!(listed.contains(&format!("{commit} refs/tags/v1^{{}}")));
     assert!(listed.contains(&format!("{tag} refs/parler/{id}")));
+    let (said, _) = agent.talk(Some(&repository.git_dir()), "list for-push\n\n");
+    assert_eq!(
+        said.blocks()[0],
+        [format!("{commit} refs/heads/main"), format!("{tag} refs/tags/v1")]
+    );
     let other = world.sandbox.init("other", &[]);
     agent.fetches(&other, &["refs/heads/main", "refs/tags/v1"]);
     other.git(&["cat-file", "tag", &tag.to_string()]);
