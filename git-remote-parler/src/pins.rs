@@ -94,7 +94,9 @@ impl Transaction {
         let mut child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
         let mut input = String::from("start\n");
         for local in verify {
-            input.push_str(&format!("verify {} {}\n", local.name, local.oid));
+            // Not through a symbolic ref (refs/remotes/origin/HEAD): git would note the look in that ref's log, as a
+            // move to nowhere.
+            input.push_str(&format!("option no-deref\nverify {} {}\n", local.name, local.oid));
         }
         for pin in pins {
             input.push_str(&format!("update {} {}\n", pin.name, pin.oid));
