@@ -75,17 +75,16 @@ impl Chosen<'_> {
 /// A client of a hub that speaks as this agent. Starts the local hub if that is meant and does not run; nothing else
 /// is sent yet.
 pub(crate) fn client(hub: &HubChoice, identity: Identity, home: &Home, environment: &Environment) -> Result<Client> {
-    let id = identity.key.id();
     let (address, secret, sessions) = match hub {
         HubChoice::At(address) => (
             address.clone(),
             None,
-            SessionFile::of(home, &address.to_string(), &id, None),
+            SessionFile::of(home, &address.to_string(), &identity, None),
         ),
         HubChoice::Local => {
             let record = LocalHub::of(home).ensure(environment)?;
             // By name, not address: the port may change with the next start, the session stays.
-            let sessions = SessionFile::of(home, "local", &id, Some(record.hub));
+            let sessions = SessionFile::of(home, "local", &identity, Some(record.hub));
             (record.address()?, Some(record.secret), sessions)
         }
     };

@@ -104,14 +104,10 @@ impl LocalHub {
         self.directory.join("hub.log")
     }
 
-    fn data_path(&self) -> PathBuf {
-        self.directory.join("rooms")
-    }
-
     /// What the hub that runs says of itself; none where none runs, or one that does not serve yet.
     pub(crate) fn running(&self) -> Result<Option<HubRecord>> {
         let Some(pid) = self.process()? else { return Ok(None) };
-        Ok(self.record()?.filter(|record| record.pid == pid.as_raw_pid()))
+        Ok(read_record(&self.record_path())?.filter(|record| record.pid == pid.as_raw_pid()))
     }
 
     /// The hub, started if it does not run.
@@ -156,11 +152,6 @@ impl LocalHub {
         let held = rustix::process::fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))
             .map_err(|error| Error::io("look for the local hub", &error.into()))?;
         Ok(held.and_then(|lock| lock.pid))
-    }
-
-    fn record(&self) -> Result<Option<HubRecord>> {
-        // A file that is no record is that of a hub which is no more: the next one writes it anew.
-        Ok(read_private(&self.record_path())?.and_then(|content| serde_json::from_slice(&content).ok()))
     }
 
     /// Waits for other starters.
@@ -236,6 +227,11 @@ impl LocalHub {
         )
         .then(format!("see {}", self.log_path().display()))
     }
+}
+
+fn read_record(path: &Path) -> Result<Option<HubRecord>> {
+    // A file that is no record is that of a hub which is no more: the next one writes it anew.
+    Ok(read_private(path)?.and_then(|content| serde_json::from_slice(&content).ok()))
 }
 
 fn end(child: &mut Child) {

@@ -65,9 +65,8 @@ impl From<RoomError> for Error {
         match error {
             RoomError::Unknown { room } => Self::no_room(room),
             RoomError::Client(error) => error.into(),
-            RoomError::Log { .. } | RoomError::Rewritten { .. } | RoomError::Incomplete { .. } => {
-                Self::new(ErrorKind::Refused, error)
-            }
+            // The hub's log contradicts itself or what was seen before.
+            other => Self::new(ErrorKind::Refused, other),
         }
     }
 }

@@ -303,3 +303,99 @@ impl From<PushError> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+    use std::process::Command;
+
+    use git_remote_parler::git::{Git, GitEnvironment, GitProgram};
+
+    use super::*;
+
+    /// A repository with a branch and a tag, on branch main.
+    fn repository(directory: &Path) -> Repository {
+        let git = |arguments: &[&str]| {
+            let environment = ["PATH"].map(|name| (name, std::env::var_os(name).unwrap()));
+            let config = [
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+                ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                ("HOME", "/nonexistent"),
+            ];
+            let mut command = Command::new("git");
+            command
+                .arg("-C")
+                .arg(directory)
+                .args(["-c", "user.name=a", "-c", "user.email=a@example"]);
+            command.args(arguments).env_clear().envs(environment).envs(config);
+            assert!(command.output().unwrap().status.success(), "git {arguments:?}");
+        };
+        git(&["init", "-q", "-b", "main"]);
+        git(&["commit", "-q", "--allow-empty", "-m", "one"]);
+        git(&["branch", "topic/x"]);
+        git(&["tag", "v1"]);
+        let program = GitProgram::find(&std::env::var_os("PATH").unwrap()).unwrap();
+        let environment = GitEnvironment::new([(OsString::from("PATH"), std::env::var_os("PATH").unwrap())]);
+        Repository::discover(Git::new(program, environment), directory).unwrap()
+    }
+
+    #[test]
+    fn refs_are_read_as_people_write_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let repository = repository(directory.path());
+        let oid = repository.resolve("HEAD").unwrap().oid.to_string();
+        for (text, source, destination, forced) in [
+            ("main", "refs/heads/main", "refs/heads/main", false),
+            ("HEAD", "refs/heads/main", "refs/heads/main", false),
+            ("+topic/x", "refs/heads/topic/x", "refs/heads/topic/x", true),
+            ("heads/main", "refs/heads/main", "refs/heads/main", false),
+            ("v1", "refs/tags/v1", "refs/tags/v1", false),
+            ("main:other", "refs/heads/main", "refs/heads/other", false),
+            ("v1:v2", "refs/tags/v1", "refs/tags/v2", false),
+            ("HEAD~0:refs/heads/y", "HEAD~0", "refs/heads/y", false),
+            (&format!("{oid}:refs/heads/y"), &oid, "refs/heads/y", false),
+        ] {
+            let change = parse_change(&repository, text).unwrap();
+            assert_eq!(change.source.as_deref(), Some(source), "{text}");
+            assert_eq!(change.destination.as_str(), destination, "{text}");
+            assert_eq!(change.forced, forced, "{text}");
+        }
+        let deleted = parse_change(&repository, ":topic/x").unwrap();
+        assert_eq!(
+            (deleted.source, deleted.destination.as_str()),
+            (None, "refs/heads/topic/x")
+        );
+        assert_eq!(
+            current_branch(&repository).unwrap().destination.as_str(),
+            "refs/heads/main"
+        );
+        for (text, kind) in [
+            ("HEAD~0", ErrorKind::Usage),
+            ("HEAD~0:y", ErrorKind::Usage),
+            ("main:refs/parler/x", ErrorKind::Usage),
+            ("nothing", ErrorKind::NotFound),
+            (":", ErrorKind::Usage),
+            ("", ErrorKind::Usage),
+        ] {
+            assert_eq!(parse_change(&repository, text).unwrap_err().kind, kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_handoff_is_for_somebody_who_can_exist() {
+        let to = |to: &str| crate::cli::Instruction {
+            summary: None,
+            to: Some(to.to_owned()),
+        };
+        assert_eq!(Instruction::new("x", &to(" bob ")).unwrap().to.as_deref(), Some("bob"));
+        for bad in ["", " ", "a\nb", "a\u{202e}"] {
+            assert_eq!(
+                Instruction::new("x", &to(bad)).unwrap_err().kind,
+                ErrorKind::Usage,
+                "{bad:?}"
+            );
+        }
+        assert_eq!(Instruction::new(" ", &to("bob")).unwrap_err().kind, ErrorKind::Usage);
+    }
+}

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use parler_client::{CachedSession, SessionCache};
-use parler_protocol::{AgentId, BundleId, HubId};
+use parler_client::{CachedSession, Identity, SessionCache};
+use parler_protocol::{AgentName, BundleId, HubId};
 
 use crate::home::{Home, create_private_dir, read_private, write_private};
 
@@ -17,9 +17,11 @@ pub(crate) struct SessionFile {
 }
 
 impl SessionFile {
-    /// `place` is the hub's address, or a name that stays the same when the address changes.
-    pub(crate) fn of(home: &Home, place: &str, agent: &AgentId, hub: Option<HubId>) -> Self {
-        let name = BundleId::of(format!("{place}\0{agent}").as_bytes());
+    /// `place` is the hub's address, or a name that stays the same when the address changes. The role belongs to the
+    /// session: the hub is told it when one is opened, and messages are signed with it.
+    pub(crate) fn of(home: &Home, place: &str, agent: &Identity, hub: Option<HubId>) -> Self {
+        let role = agent.role.as_ref().map(AgentName::as_str).unwrap_or_default();
+        let name = BundleId::of(format!("{place}\0{}\0{role}", agent.key.id()).as_bytes());
         Self {
             path: home.sessions_dir().join(format!("{}.json", name.short())),
             hub,
@@ -45,17 +47,16 @@ impl SessionCache for SessionFile {
 
 #[cfg(test)]
 mod tests {
-    use parler_protocol::AgentKey;
-
     use super::*;
     use crate::environment::Environment;
+    use crate::log_entry::tests::identity;
 
     #[test]
     fn a_session_belongs_to_one_agent_and_one_hub() {
         let directory = tempfile::tempdir().unwrap();
         let environment = Environment::for_test(&[("PARLER_HOME", directory.path().to_str().unwrap())]);
         let home = Home::of(&environment).unwrap();
-        let (alice, bob) = (AgentKey::from_random([1; 32]).id(), AgentKey::from_random([2; 32]).id());
+        let (alice, bob) = (identity(1, "alice", None), identity(2, "bob", None));
         let (one, two) = (HubId::from_bytes([1; 16]), HubId::from_bytes([2; 16]));
         let session = CachedSession {
             token: "t".into(),
@@ -71,5 +72,7 @@ mod tests {
         assert_eq!(SessionFile::of(&home, "local", &alice, Some(two)).load(), None);
         assert_eq!(SessionFile::of(&home, "local", &bob, Some(one)).load(), None);
         assert_eq!(SessionFile::of(&home, "https://hub.example", &alice, None).load(), None);
+        let planner = identity(1, "alice", Some("planner"));
+        assert_eq!(SessionFile::of(&home, "local", &planner, None).load(), None);
     }
 }

@@ -189,6 +189,14 @@ impl From<ImportError> for Error {
     }
 }
 
+/// The library's words end with the command that helps.
+fn base_missing(text: &str) -> Error {
+    match text.rsplit_once(": ") {
+        Some((what, next)) => Error::new(ErrorKind::BaseMissing, what).then(next),
+        None => Error::new(ErrorKind::BaseMissing, text),
+    }
+}
+
 impl From<BundleError> for Error {
     fn from(error: BundleError) -> Self {
         Self::new(ErrorKind::Refused, error)
@@ -198,7 +206,7 @@ impl From<BundleError> for Error {
 impl From<FetchError> for Error {
     fn from(error: FetchError) -> Self {
         match error {
-            FetchError::BaseMissing { .. } => Self::new(ErrorKind::BaseMissing, error),
+            FetchError::BaseMissing { .. } => base_missing(&error.to_string()),
             FetchError::NotInRoom { .. } | FetchError::UnknownBundle { .. } => Self::new(ErrorKind::NotFound, error),
             FetchError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             FetchError::NotSent { .. } => Self::new(ErrorKind::Refused, error),

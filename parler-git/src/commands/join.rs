@@ -11,10 +11,10 @@ use crate::hubs::{self, HubChoice};
 use crate::output::Output;
 
 pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result<()> {
-    let code: InviteCode = args
-        .code
-        .parse()
-        .map_err(|error| Error::usage(error).then("git parler join CODE"))?;
+    // What was typed may be most of a code, so it is not repeated.
+    let code: InviteCode = args.code.parse().map_err(|_| {
+        Error::usage("that is no invite code: 8 to 32 of A-Z 2-9 without I and O").then("git parler join CODE")
+    })?;
     let linked = match linked_hub(&args.code)? {
         Some(address) => Some(HubChoice::At(address).recognised(&context.home)?),
         None => None,

@@ -1,10 +1,11 @@
 //! The process of the local hub: takes its lock, binds its port, tells this user's programs where it is, and serves
 //! until it is told to end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parler_hub::{Hub, HubOptions, LocalPolicy};
 use parler_protocol::BundleId;
@@ -14,11 +15,13 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::{HubRecord, LocalHub, READY, private_file};
+use super::{HubRecord, LocalHub, READY, in_time, private_file, read_record};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{create_private_dir, write_private};
 
+/// How long a hub waits for the end of the one before it.
+const LOCK_DEADLINE: Duration = Duration::from_secs(15);
 /// A log that was longer at the start of a hub is put aside.
 const LOG_KEPT_BYTES: u64 = 8 << 20; // 8 MiB
 
@@ -61,9 +64,7 @@ fn prepare(hub: &LocalHub, environment: &Environment) -> Result<tokio::runtime::
 
 async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
     // Held until the process ends; the kernel lets go of it whatever ends the process.
-    let life = private_file(&hub.life_lock_path())?;
-    rustix::fs::fcntl_lock(&life, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::new(ErrorKind::Conflict, "a local hub of this user runs already"))?;
+    let life = take_life_lock(hub, announce)?;
     // Before the address is told, so that an early end is not missed.
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let [Ok(mut terminate), Ok(mut interrupt)] = signals else {
@@ -81,7 +82,7 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
     let options = HubOptions {
         open: true,
         local: Some(LocalPolicy { secret: secret.clone() }),
-        ..HubOptions::new(hub.data_path())
+        ..HubOptions::new(hub.directory.join("rooms"))
     };
     let opened = Hub::open(options).map_err(|error| Error::fatal(format_args!("the local hub's data: {error}")))?;
     let record = HubRecord {
@@ -98,11 +99,14 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
     if announce {
         announce_ready().map_err(|error| Error::io("answer the program that started the hub", &error))?;
     }
+    let (record_path, last_path) = (hub.record_path(), last_record_path(hub));
     let shutdown = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+        // From now on nobody is sent here: whoever needs a hub starts the next one, which waits for this one's end.
+        let _ = fs::rename(record_path, last_path);
     };
     opened
         .serve(listener, shutdown)
@@ -112,12 +116,35 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
     Ok(())
 }
 
+/// What the last hub said of itself, kept for its port.
+fn last_record_path(hub: &LocalHub) -> PathBuf {
+    hub.directory.join("last-hub.json")
+}
+
+/// Takes the lock that says that a hub lives. A hub that was started because one is needed waits for one that is about
+/// to end.
+fn take_life_lock(hub: &LocalHub, waits: bool) -> Result<File> {
+    let file = private_file(&hub.life_lock_path())?;
+    let locked = if waits {
+        in_time(LOCK_DEADLINE, move || {
+            rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        })
+    } else {
+        rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map(|()| file)
+            .map_err(io::Error::from)
+    };
+    locked.map_err(|_| Error::new(ErrorKind::Conflict, "another local hub of this user runs"))
+}
+
 /// The last hub's port if it is free, so that addresses stay what they were; else one that the kernel chooses.
 async fn bind(hub: &LocalHub) -> io::Result<TcpListener> {
-    let last = hub
-        .record()
-        .ok()
-        .flatten()
+    // A hub that was killed has left its record where it was.
+    let records = [hub.record_path(), last_record_path(hub)];
+    let last = records
+        .iter()
+        .find_map(|path| read_record(path).ok().flatten())
         .and_then(|record| record.address.rsplit_once(':')?.1.parse().ok());
     if let Some(port) = last
         && let Ok(listener) = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).await
