@@ -22,6 +22,7 @@ mod naming;
 mod output;
 mod posting;
 mod pushing;
+mod room_log;
 mod sessions;
 mod text;
 mod view;

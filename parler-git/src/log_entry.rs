@@ -1,7 +1,7 @@
 //! A message as this program got it from a hub: the bytes, what they say, and whether they are to be believed.
 
 use parler_client::Identity;
-use parler_protocol::{HandoffPart, HubId, Message, Part, Seq, Verdict, VerifyError, verify};
+use parler_protocol::{HandoffPart, HubId, Message, Part, RoomName, Seq, Verdict, VerifyError, verify};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -22,22 +22,30 @@ enum Content {
 }
 
 impl LogEntry {
-    /// Reads and verifies an entry. `expected` is its number where it does not tell.
-    pub(crate) fn read(raw: Box<RawValue>, hub: &HubId, expected: Seq) -> Self {
+    /// Reads and verifies an entry of a room's log. `expected` is its number where it does not tell.
+    pub(crate) fn read(raw: Box<RawValue>, hub: &HubId, room: &RoomName, expected: Seq) -> Self {
         match Message::parse(raw.get().as_bytes()) {
             Ok(message) => {
-                let verdict = verify(&message, hub);
+                // A message of another room is signed as well as one of this room.
+                let verdict = match verify(&message, hub) {
+                    _ if message.room.key() != room.key() => Verdict::Invalid(VerifyError::OtherRoom),
+                    verdict => verdict,
+                };
                 Self {
                     seq: message.seq,
                     raw,
                     content: Content::Read(Box::new(message), verdict),
                 }
             }
-            Err(error) => Self {
-                seq: expected,
-                raw,
-                content: Content::Unreadable(error.to_string()),
-            },
+            Err(error) => {
+                let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+                let seq = value.get("seq").and_then(Value::as_u64).map_or(expected, Seq::new);
+                Self {
+                    seq,
+                    raw,
+                    content: Content::Unreadable(error.to_string()),
+                }
+            }
         }
     }
 
@@ -171,7 +179,12 @@ pub(crate) mod tests {
         }
         value["ts"] = json!(1_796_000_000_000_i64);
         change(&mut value);
-        LogEntry::read(RawValue::from_string(value.to_string()).unwrap(), &HUB, Seq::new(seq))
+        LogEntry::read(
+            RawValue::from_string(value.to_string()).unwrap(),
+            &HUB,
+            &room,
+            Seq::new(seq),
+        )
     }
 
     pub(crate) fn handoff(to: Option<&str>) -> Part {
@@ -231,7 +244,14 @@ pub(crate) mod tests {
         .to_json();
         assert_eq!(bad["signature"], "invalid");
         assert_eq!(bad["parts"], json!([]));
-        let garbage = LogEntry::read(RawValue::from_string("[1]".into()).unwrap(), &HUB, Seq::new(9));
+        let elsewhere = entry(&alice, 5, vec![handoff(None)], |value| value["room"] = json!("other"));
+        assert_eq!(elsewhere.to_json()["folded"], "signed for another room");
+        let garbage = LogEntry::read(
+            RawValue::from_string("[1]".into()).unwrap(),
+            &HUB,
+            &"build".parse().unwrap(),
+            Seq::new(9),
+        );
         assert_eq!(garbage.to_json()["seq"], 9);
         assert!(garbage.fold_reason().is_some());
     }

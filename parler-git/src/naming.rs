@@ -2,13 +2,13 @@
 
 use git_remote_parler::room::{Room, RoomError};
 use git_remote_parler::room_state::RoomBundle;
-use parler_client::{Client, ReadFrom};
-use parler_protocol::{BundleId, BundleIdPrefix, HubId, Part, RoomName, Seq};
+use parler_client::Client;
+use parler_protocol::{BundleId, BundleIdPrefix, Part, Seq};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
-use crate::posting::in_room;
+use crate::room_log::read_message;
 
 /// Most ids that an ambiguous one is told apart by.
 const MAX_SHOWN_IDS: usize = 5;
@@ -71,22 +71,6 @@ impl From<RoomError> for Error {
     }
 }
 
-/// The message of this number.
-pub(crate) fn find_message(client: &Client, hub: &HubId, room: &RoomName, seq: Seq) -> Result<Option<LogEntry>> {
-    let before = Seq::new(seq.get() - 1);
-    let from = ReadFrom {
-        after: Some(before),
-        limit: Some(1),
-        wait: None,
-    };
-    let page = client.messages(room, &from).map_err(|error| in_room(room, error))?;
-    Ok(page
-        .messages
-        .into_iter()
-        .next()
-        .map(|raw| LogEntry::read(raw, hub, seq)))
-}
-
 /// The bundle of this name: in the room that is meant, or where none is, in any of this agent's rooms.
 pub(crate) fn find_bundle(context: &Context, client: &Client, reference: &Reference) -> Result<FoundBundle> {
     if let Some(room) = context.room_if_any()? {
@@ -126,7 +110,7 @@ fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option
     if let Some(bundle) = room.state.bundles().iter().find(|bundle| bundle.seq == number) {
         return Ok(Some(bundle.clone()));
     }
-    let entry = find_message(client, room.state.hub(), room.state.room(), number)?;
+    let entry = read_message(client, room.state.hub(), room.state.room(), number)?;
     let Some((message, _)) = entry.as_ref().and_then(LogEntry::message) else {
         return Ok(None);
     };

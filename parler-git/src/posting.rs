@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parler_client::{Client, ReadFrom};
+use parler_client::Client;
 use parler_protocol::api::Posted;
-use parler_protocol::{Draft, ErrorCode, Head, Part, RoomName, SignContext, Target, sign};
+use parler_protocol::{Draft, Head, Part, RoomName, SignContext, Target, sign};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::room_log::{in_room, read_page};
 
 /// A room as the hub knows it: how its maker spelled it, and how far its log reaches.
 pub(crate) struct Place {
@@ -17,25 +18,12 @@ pub(crate) struct Place {
 impl Place {
     /// Asks the hub.
     pub(crate) fn ask(client: &Client, room: &RoomName) -> Result<Self> {
-        let head_alone = ReadFrom {
-            limit: Some(0),
-            ..ReadFrom::default()
-        };
-        let page = client
-            .messages(room, &head_alone)
-            .map_err(|error| in_room(room, error))?;
+        // The head alone.
+        let page = read_page(client, &client.hub_id()?, room, None, 0)?;
         Ok(Self {
             room: page.room,
             head: page.head,
         })
-    }
-}
-
-/// What a failed call on a room means: a room that is not there is named.
-pub(crate) fn in_room(room: &RoomName, error: parler_client::ClientError) -> Error {
-    match error.code() {
-        Some(ErrorCode::NotFound) => Error::no_room(room),
-        _ => error.into(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
-use crate::posting::in_room;
+use crate::room_log::in_room;
 use crate::text;
 
 /// One read from the hub.

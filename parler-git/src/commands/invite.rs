@@ -8,7 +8,7 @@ use crate::context::{Context, parse_room};
 use crate::error::{Error, Result};
 use crate::hubs::HubChoice;
 use crate::output::Output;
-use crate::posting::in_room;
+use crate::room_log::in_room;
 use crate::text;
 
 pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Result<()> {

@@ -2,7 +2,7 @@
 //! and nothing else.
 
 use git_remote_parler::room::Room;
-use parler_client::{Client, ReadFrom};
+use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
 use parler_protocol::{HubId, Part, RoomName, Seq};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::log_entry::LogEntry;
 use crate::output::Output;
-use crate::posting::in_room;
+use crate::room_log::{in_room, read_page};
 use crate::view::render;
 
 /// How much of a log is held at once; a longer one is shown in several strokes, each led by its own handoffs.
@@ -70,49 +70,21 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn start(client: &'a Client, hub: HubId, room: &RoomName, args: &Recv, since: Option<Seq>) -> Result<Self> {
-        let limit = MAX_PAGE_MESSAGES;
-        let page = client
-            .messages(
-                room,
-                &ReadFrom {
-                    after: None,
-                    limit: Some(limit),
-                    wait: None,
-                },
-            )
-            .map_err(|error| in_room(room, error))?;
-        let first = page
-            .messages
-            .first()
-            .map(|raw| LogEntry::read(raw.clone(), &hub, page.cursor).seq);
-        let cursor = first.map_or(page.cursor, |first| Seq::new(first.get().saturating_sub(1)));
-        let mut reading = Self {
+        let first = read_page(client, &hub, room, None, MAX_PAGE_MESSAGES)?;
+        let cursor = first.after;
+        let at = if args.all { Seq::ZERO } else { since.unwrap_or(cursor) };
+        Ok(Self {
             client,
             hub,
-            room: page.room,
+            room: first.room,
             cursor,
-            at: if args.all { Seq::ZERO } else { since.unwrap_or(cursor) },
-            head: page.head.seq,
+            at,
+            head: first.head.seq,
             left: args.limit,
             shown: 0,
-            ahead: Vec::new(),
-        };
-        if reading.at == cursor {
-            // The page that told the cursor is also the first one to show.
-            reading.ahead = reading.read_entries(page.messages);
-        }
-        Ok(reading)
-    }
-
-    fn read_entries(&self, messages: Vec<Box<serde_json::value::RawValue>>) -> Vec<LogEntry> {
-        let mut expected = self.at;
-        let read = messages.into_iter().map(|raw| {
-            expected = expected.next();
-            let entry = LogEntry::read(raw, &self.hub, expected);
-            expected = entry.seq;
-            entry
-        });
-        read.collect()
+            // The page that told the cursor is often also the first one to show.
+            ahead: if at == cursor { first.entries } else { Vec::new() },
+        })
     }
 
     /// The next messages: all there were at the start, as far as they fit into memory.
@@ -123,20 +95,11 @@ impl<'a> Reading<'a> {
             self.at = last.seq;
         }
         while self.at < self.head && bytes < STROKE_BYTES {
-            let from = ReadFrom {
-                after: Some(self.at),
-                limit: Some(MAX_PAGE_MESSAGES),
-                wait: None,
-            };
-            let page = self
-                .client
-                .messages(&self.room, &from)
-                .map_err(|error| in_room(&self.room, error))?;
-            let read = self.read_entries(page.messages);
-            let Some(last) = read.last() else { break };
+            let page = read_page(self.client, &self.hub, &self.room, Some(self.at), MAX_PAGE_MESSAGES)?;
+            let Some(last) = page.entries.last() else { break };
             self.at = last.seq;
-            bytes += read.iter().map(LogEntry::raw_len).sum::<usize>();
-            entries.extend(read);
+            bytes += page.entries.iter().map(LogEntry::raw_len).sum::<usize>();
+            entries.extend(page.entries);
         }
         Ok(entries)
     }

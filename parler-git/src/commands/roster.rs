@@ -5,7 +5,7 @@ use parler_protocol::AgentName;
 use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
-use crate::posting::in_room;
+use crate::room_log::in_room;
 use crate::text;
 
 /// How much of a key is shown.

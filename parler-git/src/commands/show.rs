@@ -5,8 +5,9 @@ use parler_protocol::{RoomName, Seq};
 use crate::cli::Show;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::naming::{Reference, find_bundle, find_message};
+use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
+use crate::room_log::read_message;
 use crate::view::render;
 
 pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result<()> {
@@ -14,7 +15,7 @@ pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result
     let client = context.client()?;
     let hub = client.hub_id()?;
     let show = |room: &RoomName, seq: Seq, output: &mut Output| -> Result<bool> {
-        let Some(entry) = find_message(&client, &hub, room, seq)? else {
+        let Some(entry) = read_message(&client, &hub, room, seq)? else {
             return Ok(false);
         };
         if output.is_json() {
