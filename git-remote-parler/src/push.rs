@@ -153,6 +153,12 @@ pub enum PushError {
         /// As asked for.
         revision: String,
     },
+    /// History is cut off here, and a bundle without a ref to refuse cannot be made.
+    #[error("{why}")]
+    CutOff {
+        /// Where, and the command that helps.
+        why: String,
+    },
     /// The repository cannot be read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),

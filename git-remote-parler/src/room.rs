@@ -45,6 +45,14 @@ pub enum RoomError {
         /// Where the earlier log is remembered.
         file: String,
     },
+    /// The hub answered with something else than what it was asked for.
+    #[error("the hub was asked for room '{room}' and answered with '{answered}' of another place")]
+    OtherRoom {
+        /// The room asked for.
+        room: RoomName,
+        /// The room it answered with.
+        answered: RoomName,
+    },
     /// The hub contradicts itself.
     #[error("the hub's answer about room '{room}' ends at message {found}, not {said}")]
     Incomplete {
@@ -67,35 +75,38 @@ impl Room {
     /// # Errors
     /// [`RoomError`].
     pub fn read(client: &Client, name: &RoomName, cache: &RoomCache) -> Result<Self, RoomError> {
+        let known = cache.load(&client.hub_id()?, name);
+        let answer = Self::ask(client, name, known.as_ref().map(RoomState::version))?;
+        // The session may have been renewed on the way, with a hub whose data was replaced: then the log begins anew.
         let hub = client.hub_id()?;
-        let known = cache.load(&hub, name);
-        let answer = client
-            .pushes(name, known.as_ref().map(RoomState::version))
-            .map_err(|error| unknown(name, error))?;
+        let (answer, known) = match known {
+            Some(state) if *state.hub() != hub => (Self::ask(client, name, None)?, None),
+            known => (answer, known),
+        };
         match (answer, known) {
-            (PushesAnswer::NotModified { head }, Some(state)) => Ok(Self { state, head }),
-            (PushesAnswer::NotModified { head }, None) => Ok(Self {
-                state: RoomState::empty(hub, name.clone()),
-                head,
-            }),
-            (PushesAnswer::Changed(pushes), Some(state)) if state.hub() == &pushes.hub => {
+            (PushesAnswer::NotModified { head }, known) => {
+                let state = known.unwrap_or_else(|| RoomState::empty(hub, name.clone()));
+                Ok(Self { state, head })
+            }
+            // Another room's log, or another hub's, is signed as well as this one's.
+            (PushesAnswer::Changed(pushes), _) if pushes.room.key() != name.key() || pushes.hub != hub => {
+                let (room, answered) = (name.clone(), pushes.room);
+                Err(RoomError::OtherRoom { room, answered })
+            }
+            (PushesAnswer::Changed(pushes), Some(state)) => {
                 let room = Self::continue_from(state, &pushes, cache)?;
                 cache.store(&room.state);
                 Ok(room)
             }
-            // The hub has another id than the session said: its data was replaced, and the log begins anew.
-            (PushesAnswer::Changed(pushes), Some(_)) => {
-                let PushesAnswer::Changed(pushes) = client.pushes(name, None)? else {
-                    return Err(RoomError::Incomplete {
-                        room: name.clone(),
-                        said: pushes.version,
-                        found: Seq::ZERO,
-                    });
-                };
-                Self::from_start(&pushes, cache)
-            }
             (PushesAnswer::Changed(pushes), None) => Self::from_start(&pushes, cache),
         }
+    }
+
+    fn ask(client: &Client, name: &RoomName, known: Option<Seq>) -> Result<PushesAnswer, RoomError> {
+        client.pushes(name, known).map_err(|error| match error.code() {
+            Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
+            _ => RoomError::Client(error),
+        })
     }
 
     /// Makes a channel of that name, with this agent as its owner.
@@ -185,11 +196,4 @@ impl Room {
 
 fn raw(pushes: &Pushes) -> Vec<&str> {
     pushes.messages.iter().map(|message| message.get()).collect()
-}
-
-fn unknown(name: &RoomName, error: ClientError) -> RoomError {
-    match error.code() {
-        Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
-        _ => RoomError::Client(error),
-    }
 }

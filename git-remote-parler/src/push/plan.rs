@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use parler_protocol::{BaseHint, BundleId, BundleRefName, Oid};
+use parler_protocol::{BaseHint, BundleId, BundleRefName, Oid, RefName};
 
 use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
@@ -25,6 +25,18 @@ pub(super) struct Tip {
     pub(super) name: BundleRefName,
     pub(super) object: Resolved,
     pub(super) commit: Oid,
+}
+
+impl Tip {
+    /// An object that a ref is to point at; none when it leads to no commit.
+    pub(super) fn of(name: &RefName, object: Resolved) -> Option<Self> {
+        let commit = object.commit?;
+        Some(Self {
+            name: BundleRefName::Ref(name.clone()),
+            object,
+            commit,
+        })
+    }
 }
 
 /// What a push sends besides its refs.
@@ -97,8 +109,10 @@ impl Planner<'_> {
             .flat_map(|found| [Some(found.oid), found.peeled])
             .flatten()
             .collect();
-        let bundled = |oid: &Oid| self.state.bundles_at(oid).next().is_some();
-        let has = |tip: &Tip| bundled(&tip.object.oid) || (!self.name_every_tip && known.contains(&tip.object.oid));
+        let is_enough = |bundle: &RoomBundle| !self.full || bundle.part.prerequisites.is_empty();
+        let bundled = |oid: &Oid| self.state.bundles_at(oid).any(is_enough);
+        let refs_count = !self.name_every_tip && !self.full;
+        let has = |tip: &Tip| bundled(&tip.object.oid) || (refs_count && known.contains(&tip.object.oid));
         let lacking: Vec<&Tip> = tips.iter().filter(|tip| !has(tip)).collect();
         let refs_hint = self.hint_of_bare_refs(tips);
         if lacking.is_empty() {

@@ -1,12 +1,11 @@
 //! One push from the first decision to the hub's answer.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 
 use parler_client::ClientError;
 use parler_protocol::api::Posted;
-use parler_protocol::{
-    BundleId, BundleRefName, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart,
-};
+use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::plan::{Plan, Planner, Tip, Unplanned};
@@ -14,11 +13,15 @@ use super::post::{Packed, post, sign_for_room};
 use super::{PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup};
 use crate::advertisement::header_refs;
 use crate::base::{Bases, ordinary_remotes};
+use crate::fetch_plan::FetchPlanner;
 use crate::pack::build_bundle;
 use crate::pins;
 use crate::repository::{LocalHead, Repository, RepositoryError, Resolved};
-use crate::room::Room;
+use crate::room::{Room, RoomError};
 use crate::room_state::{RoomBundle, RoomState, first_head};
+
+/// A chain of this many bundles is remarked upon, and again each time it has grown by as many.
+const LONG_CHAIN_BUNDLES: usize = 50;
 
 pub(super) fn push(
     pusher: &Pusher<'_>,
@@ -52,6 +55,7 @@ pub(super) fn push(
         must_create,
         outcomes: HashMap::new(),
         moves: Vec::new(),
+        named: Vec::new(),
     };
     push.decide()?;
     push.refuse_directory_conflicts();
@@ -74,6 +78,8 @@ struct Push<'a, 'r> {
     report: PushReport,
     outcomes: HashMap<RefName, RefOutcome>,
     moves: Vec<Move>,
+    /// Refs that are up to date and wanted in a bundle.
+    named: Vec<Tip>,
 }
 
 impl Push<'_, '_> {
@@ -135,7 +141,13 @@ impl Push<'_, '_> {
                     self.moves.push(Move { update, new });
                     continue;
                 }
-                Decision::UpToDate => RefOutcome::UpToDate,
+                Decision::UpToDate => {
+                    // It may still be without a bundle of the kind that is asked for.
+                    if self.request.full || self.request.name_every_tip {
+                        self.named.extend(wish.new.and_then(|object| Tip::of(name, object)));
+                    }
+                    RefOutcome::UpToDate
+                }
                 Decision::NothingToDelete => RefOutcome::NothingToDelete,
                 Decision::Refuse(why) => RefOutcome::Refused(why),
             };
@@ -171,8 +183,9 @@ impl Push<'_, '_> {
         }
     }
 
-    fn loose_tips(&self) -> Result<Vec<Tip>, PushError> {
-        let mut tips = Vec::new();
+    /// The tips that are sent without moving a ref.
+    fn loose_tips(&mut self) -> Result<Vec<Tip>, PushError> {
+        let mut tips = std::mem::take(&mut self.named);
         for loose in &self.request.loose {
             let object = self.repository().resolve(&loose.revision)?;
             let commit = object.commit.ok_or_else(|| PushError::NotACommit {
@@ -189,14 +202,10 @@ impl Push<'_, '_> {
 
     /// The tips that must be in the room when this push is done.
     fn tips(&self, loose: &[Tip]) -> Vec<Tip> {
-        let moved = self.moves.iter().filter_map(|planned| {
-            let object = planned.new?;
-            Some(Tip {
-                name: BundleRefName::Ref(planned.update.name.clone()),
-                object,
-                commit: object.commit?,
-            })
-        });
+        let moved = self
+            .moves
+            .iter()
+            .filter_map(|planned| Tip::of(&planned.update.name, planned.new?));
         moved.chain(loose.iter().cloned()).collect()
     }
 
@@ -228,7 +237,7 @@ impl Push<'_, '_> {
                 Bases::find(self.repository(), &self.pusher.policy.base)?
             },
             full: self.request.full,
-            name_every_tip: self.request.name_every_tip || !loose.is_empty(),
+            name_every_tip: self.request.name_every_tip || !self.request.loose.is_empty(),
         };
         let plan = match planner.plan(&tips)? {
             Ok(plan) => plan,
@@ -239,10 +248,24 @@ impl Push<'_, '_> {
         }
         let packed = self.pack(&plan)?;
         if self.must_create {
-            self.room = Room::create(self.pusher.client, self.pusher.room)?;
-            self.report.room_created = true;
+            self.make_room()?;
         }
         self.post_until_decided(&plan, packed.as_ref(), &tips)?;
+        Ok(())
+    }
+
+    fn make_room(&mut self) -> Result<(), PushError> {
+        let (client, name) = (self.pusher.client, self.pusher.room);
+        match Room::create(client, name) {
+            Ok(room) => {
+                self.room = room;
+                self.report.room_created = true;
+            }
+            // Somebody was faster, and may have let us in.
+            Err(RoomError::Unknown { .. }) => self.room = Room::read(client, name, self.pusher.cache)?,
+            Err(error) => return Err(error.into()),
+        }
+        self.report.room = self.state().room().clone();
         Ok(())
     }
 
@@ -267,18 +290,17 @@ impl Push<'_, '_> {
             self.report.room,
             command.trim_end()
         ));
+        if self.moves.is_empty() {
+            return Err(PushError::CutOff {
+                why: self.report.notes.pop().unwrap_or_default(),
+            });
+        }
         for planned in std::mem::take(&mut self.moves) {
-            if planned.update.new.is_some() {
-                self.refuse(
-                    &planned.update.name,
-                    Refusal::Other("shallow update not allowed".to_owned()),
-                );
-            } else {
-                self.refuse(
-                    &planned.update.name,
-                    Refusal::Other("another ref of this push was refused".to_owned()),
-                );
-            }
+            let why = match planned.update.new {
+                Some(_) => "shallow update not allowed",
+                None => "another ref of this push was refused",
+            };
+            self.refuse(&planned.update.name, Refusal::Other(why.to_owned()));
         }
         Ok(())
     }
@@ -298,8 +320,10 @@ impl Push<'_, '_> {
     /// Posts, and where refs moved meanwhile, reports those and posts the others. Every round loses a ref.
     fn post_until_decided(&mut self, plan: &Plan, packed: Option<&Packed>, tips: &[Tip]) -> Result<(), PushError> {
         let mut is_first = true;
+        let moved = self.moves.iter().filter(|planned| planned.new.is_some()).count();
         loop {
-            let packed = packed.filter(|packed| self.needs_bundle(packed) || !self.request.loose.is_empty());
+            // Refs that were lost meanwhile may leave nothing that the bundle is needed for.
+            let packed = packed.filter(|packed| tips.len() > moved || self.needs_bundle(packed));
             let id = packed.map(|packed| packed.part.blob).or(self.report.bundle_id);
             let draft = self.draft(plan, packed, id, is_first)?;
             let (hub, room) = (self.state().hub(), self.state().room());
@@ -308,6 +332,10 @@ impl Push<'_, '_> {
                 Ok(posted) => {
                     self.done(posted, packed, tips);
                     return Ok(());
+                }
+                Err(ClientError::Problem(problem)) if problem.code == ErrorCode::NotFound => {
+                    let room = self.report.room.clone();
+                    return Err(RoomError::Unknown { room }.into());
                 }
                 Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,
                 Err(error) => return Err(error.into()),
@@ -451,6 +479,25 @@ impl Push<'_, '_> {
             self.report.bundle_id = Some(packed.part.blob);
         }
         self.pin(packed);
+        self.hint_at_long_chain(packed);
+    }
+
+    /// Whoever joins later imports the whole chain that a bundle builds on.
+    fn hint_at_long_chain(&mut self, packed: &Packed) {
+        let absent = |oids: &[Oid]| Ok::<_, Infallible>(vec![false; oids.len()]);
+        let planner = FetchPlanner {
+            state: self.state(),
+            present: &absent,
+            trusts_needs: true,
+        };
+        let Ok(chain) = planner.plan(&packed.part.needs);
+        let length = chain.bundles.len() + 1;
+        if length >= LONG_CHAIN_BUNDLES && length.is_multiple_of(LONG_CHAIN_BUNDLES) {
+            self.report.notes.push(format!(
+                "this bundle builds on {} others: git parler push --full makes one that stands alone",
+                chain.bundles.len()
+            ));
+        }
     }
 
     /// Names the bundle here as it is named where it is fetched. The push has happened: a failure is a remark.

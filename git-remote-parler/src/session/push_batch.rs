@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
+use parler_client::ClientError;
 use parler_protocol::RefName;
 
 use super::{Session, SessionError};
 use crate::advertisement::is_pin;
 use crate::git::one_line;
-use crate::push::{PushReport, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup};
+use crate::push::{PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup};
 
 /// One line: `[+]<source>:<destination>`.
 struct Wish {
@@ -36,16 +37,25 @@ impl<O: Write, E: Write> Session<'_, O, E> {
                 Verdict::Answer(_) => None,
             })
             .collect();
-        let report = if changes.is_empty() {
+        let pushed = if changes.is_empty() {
             None
         } else {
-            Some(self.push(changes)?)
+            Some(self.push(changes))
+        };
+        let (report, said_no) = match pushed.transpose() {
+            Ok(report) => (report, None),
+            // Over a limit, no space, and so on: as a server's hook that declines.
+            Err(SessionError::Push(PushError::Client(ClientError::Problem(problem)))) => (None, Some(problem.detail)),
+            Err(error) => return Err(error),
         };
         let mut answer = Vec::new();
         for wish in &wishes {
             let status = match &wish.verdict {
                 Verdict::Answer(why) => Some(why.clone()),
-                Verdict::Change(change) => report.as_ref().and_then(|report| refusal(report, &change.destination)),
+                Verdict::Change(change) => match (&report, &said_no) {
+                    (Some(report), _) => refusal(report, &change.destination),
+                    (None, why) => Some(plain(why.as_deref().unwrap_or("not decided"))),
+                },
             };
             match status {
                 None => answer.extend([b"ok ", wish.destination.as_slice(), b"\n"].concat()),
@@ -112,10 +122,14 @@ fn refusal(report: &PushReport, name: &RefName) -> Option<String> {
     match found.map(|found| &found.outcome) {
         Some(RefOutcome::Moved(_) | RefOutcome::NothingToDelete) => None,
         Some(RefOutcome::UpToDate) => Some("up to date".to_owned()),
-        // One line; git would read a quotation mark at its beginning as the start of a quoted string.
-        Some(RefOutcome::Refused(why)) => Some(one_line(why.to_string().as_bytes()).trim_start_matches('"').to_owned()),
+        Some(RefOutcome::Refused(why)) => Some(plain(&why.to_string())),
         None => Some("not decided".to_owned()),
     }
+}
+
+/// One line, as git reads it: a quotation mark at its beginning would start a quoted string.
+fn plain(why: &str) -> String {
+    one_line(why.as_bytes()).trim_start_matches('"').to_owned()
 }
 
 fn parse(line: &[u8]) -> Result<Wish, SessionError> {

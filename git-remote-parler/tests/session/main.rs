@@ -15,3 +15,4 @@ mod bases;
 mod fetching;
 mod protocol;
 mod pushing;
+mod riders;
