@@ -38,13 +38,11 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
     match run_verb(environment, cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if json && error.kind != ErrorKind::OutputClosed {
+            if json && error.kind != ErrorKind::OutputClosed && !error.is_told() {
                 let mut output = Output::new(true, ColorChoice::Never);
-                let described = json!({ "kind": error.kind.name(), "message": error.what(), "next": error.next() });
                 // When stdout is gone the line on stderr is what is left.
-                let _ = output
-                    .json(&json!({ "error": described }))
-                    .and_then(|()| output.deliver());
+                let told = output.json(&json!({ "error": error.to_json() }));
+                let _ = told.and_then(|()| output.deliver());
             }
             crate::fail(&error)
         }

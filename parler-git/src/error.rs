@@ -6,6 +6,7 @@ use std::io;
 
 use parler_client::ClientError;
 use parler_protocol::{ErrorCode, Problem};
+use serde_json::{Value, json};
 
 use crate::text;
 
@@ -79,6 +80,7 @@ pub(crate) struct Error {
     pub(crate) kind: ErrorKind,
     what: String,
     next: Option<String>,
+    told: bool,
 }
 
 /// The result of everything a command does.
@@ -90,6 +92,7 @@ impl Error {
             kind,
             what: what.to_string(),
             next: None,
+            told: false,
         }
     }
 
@@ -97,6 +100,22 @@ impl Error {
     pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
+    }
+
+    /// The command's JSON has told it.
+    pub(crate) fn told(mut self) -> Self {
+        self.told = true;
+        self
+    }
+
+    /// Whether the command's JSON has told it.
+    pub(crate) const fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// The error for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({ "kind": self.kind.name(), "message": self.what, "next": self.next })
     }
 
     pub(crate) fn usage(what: impl fmt::Display) -> Self {

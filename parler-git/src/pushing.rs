@@ -190,43 +190,37 @@ pub(crate) fn push(
 ) -> Result<()> {
     let cache = context.room_cache();
     let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, RoomLookup::Unread)?;
+    let failure = report
+        .refs
+        .iter()
+        .find_map(refused)
+        .map(|(name, why)| refusal_error(name, why, &report));
     for note in &report.notes {
-        output.remark(note);
+        // What the failure says already is not said twice.
+        if failure.as_ref().is_none_or(|failure| !note.starts_with(failure.what())) {
+            output.remark(note);
+        }
     }
     if output.is_json() {
-        output.json(&report_json(&report))?;
-    } else {
-        if report.posted.is_some() || report.refs.iter().all(|report| !is_refused(report)) {
-            output.line(&headline(&report))?;
-        }
-        for update in &report.refs {
-            if let RefOutcome::Moved(update) = &update.outcome {
-                output.text(&field("ref", &ref_change(update)))?;
-            }
-        }
-        if let Some(bundle) = &report.bundle {
-            let commits = text::count(bundle.commits, "commit");
-            output.text(&field(
-                "bundle",
-                &format!("{} · {commits} · {}", bundle.id.short(), text::size(bundle.size)),
-            ))?;
+        output.json(&report_json(&report, failure.as_ref()))?;
+        return failure.map_or(Ok(()), |failure| Err(failure.told()));
+    }
+    if report.posted.is_some() || failure.is_none() {
+        output.line(&headline(&report))?;
+    }
+    for update in &report.refs {
+        if let RefOutcome::Moved(update) = &update.outcome {
+            output.text(&field("ref", &ref_change(update)))?;
         }
     }
-    match report.refs.iter().find_map(refused) {
-        Some((name, refusal)) => Err(refusal_error(name, refusal, &report)),
-        // Only a history that is cut off leaves a push without refs and without a message.
-        None if report.posted.is_none() && (request.extra.is_some() || !request.loose.is_empty()) => Err(
-            refusal_error(&"the bundle", &Refusal::Other("history is cut off".to_owned()), &report),
-        ),
-        None => Ok(()),
+    if let Some(bundle) = &report.bundle {
+        let commits = text::count(bundle.commits, "commit");
+        let line = format!("{} · {commits} · {}", bundle.id.short(), text::size(bundle.size));
+        output.text(&field("bundle", &line))?;
     }
+    failure.map_or(Ok(()), Err)
 }
 
-fn is_refused(report: &RefReport) -> bool {
-    refused(report).is_some()
-}
-
-/// The refusal that tells most: not that of a ref which only shares the fate of another.
 fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
     match &report.outcome {
         RefOutcome::Refused(refusal) => Some((&report.name, refusal)),
@@ -234,7 +228,7 @@ fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
     }
 }
 
-fn refusal_error(name: &dyn std::fmt::Display, refusal: &Refusal, report: &PushReport) -> Error {
+fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Error {
     let what = format!("{name} was not sent to room '{}': {refusal}", report.room);
     let room = &report.room;
     match refusal {
@@ -243,20 +237,23 @@ fn refusal_error(name: &dyn std::fmt::Display, refusal: &Refusal, report: &PushR
         Refusal::AlreadyExists | Refusal::NeedsForce => {
             Error::new(ErrorKind::Conflict, what).then("+ before the ref to force")
         }
-        // The push said why, and which command helps, among its notes.
-        Refusal::Other(_) => match report
-            .notes
-            .iter()
-            .find_map(|note| note.rsplit_once(": ").filter(|(_, next)| next.starts_with("git fetch")))
-        {
-            Some((_, command)) => Error::new(ErrorKind::BaseMissing, what).then(command),
+        Refusal::Other(_) => match report.notes.iter().find(|note| note.contains("history is cut off")) {
+            Some(note) => cut_off(note),
             None => Error::new(ErrorKind::Refused, what),
         },
     }
 }
 
+/// The library's words end with the command that helps.
+fn cut_off(text: &str) -> Error {
+    match text.rsplit_once(": ") {
+        Some((what, next)) => Error::new(ErrorKind::BaseMissing, what).then(next),
+        None => Error::new(ErrorKind::BaseMissing, text),
+    }
+}
+
 /// A push for programs.
-fn report_json(report: &PushReport) -> Value {
+fn report_json(report: &PushReport, failure: Option<&Error>) -> Value {
     let refs: Vec<_> = report.refs.iter().map(ref_json).collect();
     let bundle = report.bundle.as_ref().map(|bundle| {
         json!({
@@ -276,6 +273,7 @@ fn report_json(report: &PushReport) -> Value {
         "bundleId": report.bundle_id,
         "ref": report.bundle.as_ref().map(|bundle| format!("refs/parler/{}", bundle.id.short())),
         "roomCreated": report.room_created,
+        "error": failure.map(Error::to_json),
     })
 }
 
@@ -299,6 +297,7 @@ impl From<PushError> for Error {
             PushError::Client(error) => error.into(),
             PushError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             PushError::NotACommit { .. } => Self::usage(error),
+            PushError::CutOff { why } => cut_off(&why),
             PushError::Pack(_) | PushError::Git(_) => Self::fatal(error),
         }
     }
