@@ -29,13 +29,11 @@ pub const BULK_PATIENCE: Duration = Duration::from_secs(3600);
 pub const MAX_ANSWER_BYTES: usize = 256 << 20; // 256 MiB
 
 /// Settings of the import side: nothing there runs a program that a configuration names, or tidies up behind our back.
-const IMPORT_SETTINGS: [&str; 6] = [
+const IMPORT_SETTINGS: [&str; 4] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "gc.auto=0",
     "maintenance.auto=false",
-    "core.pager=cat",
-    "advice.objectNameWarning=false",
 ];
 /// The whole of git's environment on the import side.
 const IMPORT_ENVIRONMENT: [(&str, &str); 9] = [
@@ -117,7 +115,7 @@ impl Git {
             Side::Push => {
                 command.envs(self.environment.all());
                 // Messages are read by us (their first word decides what we show), so they must not be translated.
-                command.env("LC_ALL", "C").env("GIT_TERMINAL_PROMPT", "0");
+                command.env("LC_ALL", "C");
             }
             Side::Import => {
                 command.envs(self.environment.without_git()).envs(IMPORT_ENVIRONMENT);

@@ -66,7 +66,7 @@ impl Repository {
         let opened =
             gix::ThreadSafeRepository::discover_opts(directory, Default::default(), trust).map_err(|error| {
                 // The library tells the two apart only by its words; either way nothing was opened.
-                if error.to_string().contains("safe") || error.to_string().contains("owned") {
+                if error.to_string().contains("is considered unsafe") {
                     RepositoryError::NotOurs {
                         directory: directory.to_owned(),
                     }

@@ -173,6 +173,8 @@ impl Repository {
         let asked: String = oids.iter().map(|oid| format!("{oid}\n")).collect();
         let answer = self
             .command(Side::Push, "cat-file")
+            // Asking whether an object is here must not fetch it.
+            .env("GIT_NO_LAZY_FETCH", "1")
             .arg("--batch-check")
             .run_with(asked.as_bytes())?;
         let lines: Vec<_> = answer

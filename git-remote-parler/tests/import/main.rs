@@ -4,6 +4,7 @@
 
 mod accepted;
 mod bundle;
+mod child;
 mod concurrent;
 mod rejected;
 mod repository;
