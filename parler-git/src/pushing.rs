@@ -229,7 +229,7 @@ fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
 }
 
 fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Error {
-    let what = format!("{name} was not sent to room '{}': {refusal}", report.room);
+    let what = format!("{name} was not sent to room '{}': {}", report.room, words(refusal));
     let room = &report.room;
     match refusal {
         Refusal::FetchFirst | Refusal::NonFastForward => Error::new(ErrorKind::Conflict, what)
@@ -241,6 +241,14 @@ fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Erro
             Some(note) => cut_off(note),
             None => Error::new(ErrorKind::Refused, what),
         },
+    }
+}
+
+/// A refusal for people: the library's are the words that git's protocol has.
+fn words(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::NonFastForward => "non-fast-forward".to_owned(),
+        _ => refusal.to_string(),
     }
 }
 
@@ -285,7 +293,7 @@ fn ref_json(report: &RefReport) -> Value {
         }
         RefOutcome::UpToDate => json!({ "name": name, "status": "up_to_date" }),
         RefOutcome::NothingToDelete => json!({ "name": name, "status": "nothing_to_delete" }),
-        RefOutcome::Refused(refusal) => json!({ "name": name, "status": "refused", "reason": refusal.to_string() }),
+        RefOutcome::Refused(refusal) => json!({ "name": name, "status": "refused", "reason": words(refusal) }),
     }
 }
 
