@@ -57,13 +57,18 @@ impl Quarantine {
 
     /// Lets a command see the quarantine's objects and the real ones, and write into the quarantine.
     pub(crate) fn around(&self, command: GitCommand) -> GitCommand {
-        self.alone(command)
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", &self.alternates)
+        self.beside(command, &self.alternates)
     }
 
     /// Lets a command see the quarantine's objects and no others.
     pub(crate) fn alone(&self, command: GitCommand) -> GitCommand {
-        command.env("GIT_OBJECT_DIRECTORY", self.directory.path())
+        self.beside(command, OsStr::new(""))
+    }
+
+    fn beside(&self, command: GitCommand, alternates: &OsStr) -> GitCommand {
+        command
+            .env("GIT_OBJECT_DIRECTORY", self.path())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates)
     }
 
     /// The object database in the quarantine, to be asked in-process what it holds.

@@ -161,9 +161,15 @@ impl Repository {
         &self.git
     }
 
-    /// A git command on this repository.
+    /// A git command on this repository. On either side it sees the objects that git was told to see.
     pub(crate) fn command(&self, side: Side, name: &'static str) -> GitCommand {
-        self.git.command_in(side, &self.git_dir, name)
+        let mut command = self.git.command_in(side, &self.git_dir, name);
+        for name in ["GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"] {
+            if let Some(value) = self.git.environment().get(name) {
+                command = command.env(name, value);
+            }
+        }
+        command
     }
 
     /// Whether questions go to git children because gix would not see what git sees.

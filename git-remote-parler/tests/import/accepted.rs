@@ -10,7 +10,7 @@ use git_remote_parler::repository::Repository;
 use parler_protocol::{BundleId, Oid};
 
 use crate::bundle::{bundle_of, bytes_of};
-use crate::sandbox::{Repo, Sandbox, program};
+use crate::sandbox::{Repo, Sandbox, program, succeeded};
 use crate::snapshot::Snapshot;
 
 /// Takes everything in as packs.
@@ -233,6 +233,36 @@ fn every_shape_of_repository_takes_bundles() {
         Snapshot::of(&receiver)
             .untouchable()
             .assert_is(&before.untouchable(), "success");
+    }
+}
+
+#[test]
+fn objects_go_where_git_was_told_to_keep_them() {
+    for limits in ways() {
+        for timing in [PinTiming::Now, PinTiming::Deferred] {
+            let sandbox = Sandbox::new();
+            let work = work(&sandbox, &[]);
+            let receiver = work.receiver("receiver", &[]);
+            let (elsewhere, objects) = (sandbox.path("elsewhere"), receiver.git_dir().join("objects"));
+            fs::create_dir(&elsewhere).unwrap();
+            let told = [
+                ("GIT_OBJECT_DIRECTORY", elsewhere.to_str().unwrap()),
+                ("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects.to_str().unwrap()),
+            ];
+            let before = Snapshot::of(&receiver);
+            let repository = Repository::open(sandbox.git_with(&told), &receiver.git_dir()).unwrap();
+            let done = import(&repository, limits, timing, &[&work.thin()]).unwrap();
+            let pins = match timing {
+                PinTiming::Now => done.pins,
+                PinTiming::Deferred => pins::commit(&repository, done).unwrap(),
+            };
+            let after = Snapshot::of(&receiver);
+            assert!(after.news(&before).iter().all(|name| !name.contains("objects/")));
+            let mut command = sandbox.command(&receiver.directory, ["cat-file", "-t", &pins[0].name]);
+            assert!(!command.output().unwrap().status.success());
+            let output = command.envs(told).output().unwrap();
+            assert_eq!(succeeded(&output, "cat-file"), "commit");
+        }
     }
 }
 
