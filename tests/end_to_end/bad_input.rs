@@ -152,9 +152,7 @@ fn an_invite_that_is_unknown_expired_or_used_up_is_one_answer() {
     let bob = world.stranger("bob").on(&hub);
     let carol = world.stranger("carol").on(&hub);
     let code = |options: &str| {
-        let invite = alice
-            .parler(format!("invite --group build --json {options}"))
-            .success();
+        let invite = alice.parler(format!("invite --group build --json {options}")).success();
         invite.json()["code"].as_str().unwrap().to_owned()
     };
     let once = code("--max-uses 1");

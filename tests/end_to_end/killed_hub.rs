@@ -28,9 +28,7 @@ fn what_git_called_pushed_is_in_the_room() {
             let agent = world.stranger(&format!("agent{number}")).on(&hub).at(&place);
             agent.parler(["join", &code]).success();
             agent
-                .git(format!(
-                    "push --quiet parler::room/crash HEAD:refs/heads/agent{number}"
-                ))
+                .git(format!("push --quiet parler::room/crash HEAD:refs/heads/agent{number}"))
                 .success();
             (place, agent)
         })
@@ -125,9 +123,7 @@ fn what_git_called_pushed_is_in_the_room() {
         // Whatever the last outcome was, the next push goes through, and everything can be fetched.
         let (place, agent) = &places[number];
         agent
-            .git(format!(
-                "push --quiet parler::room/crash HEAD:refs/heads/agent{number}"
-            ))
+            .git(format!("push --quiet parler::room/crash HEAD:refs/heads/agent{number}"))
             .success();
         let copy = world.clone_of(&origin, &format!("copy{number}"));
         agent

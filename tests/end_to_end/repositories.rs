@@ -26,7 +26,7 @@ fn kinds(world: &World) -> Vec<(&'static str, Repository<'_>)> {
             world.clone_with(
                 origin.path(),
                 "separate",
-                &format!("--separate-git-dir={}", world.path().join("elsewhere.git").display()),
+                format!("--separate-git-dir={}", world.path().join("elsewhere.git").display()),
             ),
         ),
         (

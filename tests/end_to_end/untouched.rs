@@ -120,8 +120,9 @@ fn a_fetch_adds_what_git_writes_besides() {
         let mut allowed = PINS.to_vec();
         allowed.extend([
             ".git/FETCH_HEAD",
+            ".git/worktrees/linked/FETCH_HEAD",
             "ref refs/remotes/team/feature",
-            ".git/refs/remotes/team",
+            ".git/refs/remotes",
             ".git/logs/refs/remotes/team",
         ]);
         // Git's own way of keeping several processes from writing these at once.

@@ -42,7 +42,10 @@ impl Snapshot {
             entries.insert(format!("ref {name}"), value.to_owned());
         }
         let (git_dir, common_dir) = (repository.git_dir(), repository.common_dir());
-        collect(repository.path(), "", &[&git_dir, &common_dir], &mut entries);
+        // A bare repository has no work tree.
+        if !same_directory(repository.path(), &common_dir) {
+            collect(repository.path(), "", &[&git_dir, &common_dir], &mut entries);
+        }
         collect(&common_dir, ".git/", &[], &mut entries);
         if !git_dir.starts_with(&common_dir) {
             collect(&git_dir, ".git/", &[], &mut entries);
@@ -91,6 +94,10 @@ impl Snapshot {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
+}
+
+fn same_directory(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok() == other.canonicalize().ok()
 }
 
 fn collect(directory: &Path, prefix: &str, without: &[&Path], entries: &mut BTreeMap<String, String>) {
