@@ -17,7 +17,7 @@ fn room() -> RoomName {
     "x".parse().unwrap()
 }
 
-fn run(agent: &Agent<'_>, repository: &Repo<'_>, request: &PushRequest<'_>) -> PushReport {
+fn run(agent: &Agent, repository: &Repo<'_>, request: &PushRequest<'_>) -> PushReport {
     let opened = Repository::open(agent.git.clone(), &repository.git_dir()).unwrap();
     let policy = PushPolicy {
         create_room: true,
@@ -50,7 +50,7 @@ fn handoff(bundle: Option<BundleId>) -> Vec<Part> {
 }
 
 /// The newest message of the room, whose signature must be valid.
-fn newest(agent: &Agent<'_>) -> Message {
+fn newest(agent: &Agent) -> Message {
     let client = agent.client();
     let all = ReadFrom {
         after: Some(Seq::ZERO),

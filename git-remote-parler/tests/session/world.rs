@@ -12,7 +12,7 @@ use git_remote_parler::address::{Address, HubChoice};
 use git_remote_parler::git::Git;
 use git_remote_parler::repository::{Repository, RepositoryError};
 use git_remote_parler::session::{Connected, Session, SessionError, Surroundings};
-use parler_client::{Client, ClientOptions, Deadlines, Identity, NoSessionCache};
+use parler_client::{CachedSession, Client, ClientOptions, Deadlines, Identity, SessionCache};
 use parler_hub::{Hub, HubOptions, LocalPolicy};
 use parler_protocol::{AgentKey, Oid};
 use tokio::net::TcpListener;
@@ -25,7 +25,7 @@ const SECRET: &str = "of this test";
 
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     hub: Option<JoinHandle<()>>,
     agents: AtomicU8,
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// A new agent of the hub's user.
-    pub(crate) fn agent(&self, name: &str) -> Agent<'_> {
+    pub(crate) fn agent(&self, name: &str) -> Agent {
         let seed = self.agents.fetch_add(1, Ordering::Relaxed);
         let identity = Identity {
             key: Arc::new(AgentKey::from_random([seed; 32])),
@@ -67,7 +67,8 @@ impl World {
             role: None,
         };
         Agent {
-            world: self,
+            hub: self.address,
+            session: None,
             identity,
             git: self.sandbox.git_with(&[]),
         }
@@ -93,8 +94,11 @@ impl Drop for World {
     }
 }
 
-pub(crate) struct Agent<'a> {
-    world: &'a World,
+pub(crate) struct Agent {
+    /// Where this agent finds the hub.
+    pub(crate) hub: SocketAddr,
+    /// A session that it has already.
+    pub(crate) session: Option<CachedSession>,
     identity: Identity,
     pub(crate) git: Git,
 }
@@ -131,8 +135,18 @@ impl Said {
     }
 }
 
+struct Kept(Option<CachedSession>);
+
+impl SessionCache for Kept {
+    fn load(&self) -> Option<CachedSession> {
+        self.0.clone()
+    }
+
+    fn store(&self, _session: &CachedSession) {}
+}
+
 struct Edge<'a> {
-    agent: &'a Agent<'a>,
+    agent: &'a Agent,
     git_dir: Option<PathBuf>,
 }
 
@@ -150,13 +164,13 @@ impl Surroundings for Edge<'_> {
     }
 }
 
-impl Agent<'_> {
+impl Agent {
     pub(crate) fn client(&self) -> Client {
         Client::new(ClientOptions {
-            address: format!("http://{}", self.world.address).parse().unwrap(),
+            address: format!("http://{}", self.hub).parse().unwrap(),
             identity: self.identity.clone(),
             secret: Some(SECRET.to_owned()),
-            sessions: Box::new(NoSessionCache),
+            sessions: Box::new(Kept(self.session.clone())),
             deadlines: Deadlines::default(),
         })
         .unwrap()

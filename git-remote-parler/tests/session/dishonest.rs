@@ -1,0 +1,114 @@
+//! A hub that lies about a room is found out. Between agent and hub stands something that changes what passes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+use crate::world::World;
+
+/// Text to be replaced by another of the same length.
+type Change = (&'static str, &'static str);
+
+/// Passes everything on to the hub, with one change to what is asked and one to what is answered.
+fn in_between(hub: SocketAddr, asked: Option<Change>, answered: Option<Change>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let host = (format!("host: {address}"), format!("host: {hub}"));
+    // Ends with the test's process; a connection ends with its client.
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let server = TcpStream::connect(hub).unwrap();
+            let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let mut changes = vec![host.clone()];
+            changes.extend(asked.map(|(from, to)| (from.to_owned(), to.to_owned())));
+            std::thread::spawn(move || pass(from_client, to_server, &changes));
+            let changes: Vec<_> = answered
+                .iter()
+                .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
+                .collect();
+            std::thread::spawn(move || pass(server, client, &changes));
+        }
+    });
+    address
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, changes: &[(String, String)]) {
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let mut bytes = buffer[..count].to_vec();
+        for (old, new) in changes.iter().filter(|(old, new)| old.len() == new.len()) {
+            while let Some(at) = bytes.windows(old.len()).position(|window| window == old.as_bytes()) {
+                bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
+            }
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn refs_that_nobody_signed_are_not_believed() {
+    let world = World::new();
+    let mut agent = world.agent("alice");
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    agent.pushes(&repository, &["HEAD:refs/heads/topic"]);
+    // A proof is for one address: what stands between could not open a session, only pass on what it sees.
+    agent.session = Some(agent.client().open_session().unwrap());
+    agent.hub = in_between(world.address, None, None);
+    agent.talk(None, "list\n\n").1.unwrap();
+    agent.hub = in_between(world.address, None, Some(("refs/heads/topic", "refs/heads/TOPIC")));
+    let (said, result) = agent.talk(None, "list\n\n");
+    let error = result.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the log of room 'x' cannot be trusted: message 1: the signature does not match the message"
+    );
+    assert_eq!(said.stdout, "");
+}
+
+#[test]
+fn another_rooms_log_is_not_taken_for_this_ones() {
+    let world = World::new();
+    let mut agent = world.agent("alice");
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    agent.pushes(&repository, &["HEAD:refs/heads/topic"]);
+    let y = agent.client();
+    y.create_room(&"y".parse().unwrap(), parler_protocol::RoomKind::Channel)
+        .unwrap();
+    agent.session = Some(y.open_session().unwrap());
+    agent.hub = in_between(world.address, Some(("/rooms/x/pushes", "/rooms/y/pushes")), None);
+    let error = agent.talk(None, "list\n\n").1.unwrap_err().to_string();
+    assert!(error.contains("asked for room 'x' and answered with 'y'"), "{error}");
+}
+
+#[test]
+fn a_log_that_became_shorter_is_noticed() {
+    let world = World::new();
+    let agent = world.agent("alice");
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    agent.pushes(&repository, &["HEAD:refs/heads/topic"]);
+    let listed = agent.list(&repository);
+    let cached: Vec<_> = fs::read_dir(repository.git_dir().join("parler/rooms"))
+        .unwrap()
+        .flatten()
+        .collect();
+    let file = cached[0].path();
+    let kept = fs::read_to_string(&file).unwrap();
+    // As if a later message had been seen.
+    fs::write(&file, kept.replace("\"version\":1", "\"version\":7")).unwrap();
+    let error = agent
+        .talk(Some(&repository.git_dir()), "list\n\n")
+        .1
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not the one seen before"), "{error}");
+    assert!(error.contains(&format!("remove {}", file.display())), "{error}");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(agent.list(&repository), listed);
+}
