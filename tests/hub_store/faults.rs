@@ -168,3 +168,48 @@ async fn files_are_for_their_owner_only() {
     assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
     drop(store);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_operation_that_fails_halfway_is_undone_and_takes_no_other_along() {
+    let fixture = Fixture::new();
+    let owner = fixture.owner("owner", "a").await;
+    fixture.store.close().await.unwrap();
+    // Fails after the message itself has been written.
+    rusqlite::Connection::open(fixture.path().join("hub.db"))
+        .unwrap()
+        .execute_batch(
+            "CREATE TRIGGER poison BEFORE INSERT ON idempotency WHEN new.key LIKE 'poison%'
+             BEGIN SELECT RAISE(ABORT, 'poisoned'); END",
+        )
+        .unwrap();
+    let Fixture { store, directory } = fixture;
+    drop(store);
+    let store = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    let fixture = Fixture {
+        store: store.into(),
+        directory,
+    };
+
+    let mut appends = tokio::task::JoinSet::new();
+    for number in 0..60 {
+        let mut append = text(&owner, "a", &number.to_string());
+        if number % 3 == 0 {
+            append.key = format!("poison{number}");
+        }
+        let store = std::sync::Arc::clone(&fixture.store);
+        appends.spawn(async move { (number, store.append(append).await) });
+    }
+    for (number, result) in appends.join_all().await {
+        match result {
+            Ok(_) => assert_ne!(number % 3, 0),
+            Err(StoreError::Database(reason)) => assert!(number % 3 == 0 && reason.contains("poisoned"), "{reason}"),
+            Err(other) => panic!("{number}: {other:?}"),
+        }
+    }
+    let messages = fixture.messages(&owner, "a").await;
+    let numbers: Vec<u64> = messages
+        .iter()
+        .map(|message| parler_protocol::Message::parse(message).unwrap().seq.get())
+        .collect();
+    assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
+}

@@ -218,7 +218,7 @@ impl Store for SqliteStore {
 
     async fn append(&self, append: Append) -> Result<Appended, StoreError> {
         self.writer
-            .run(append::bytes(&append), move |batch| append::run(batch, &append))
+            .run_checked_first(append::bytes(&append), move |batch| append::run(batch, &append))
             .await
     }
 

@@ -26,7 +26,6 @@ enum Plan {
     /// Nothing forbids it.
     New {
         room: Box<RoomRow>,
-        agent: i64,
         refs: Option<RefChanges>,
     },
 }
@@ -42,15 +41,15 @@ pub(super) fn bytes(append: &Append) -> usize {
 
 /// The answer of the first time if this is a repetition, or why it would be refused.
 pub(super) fn check(connection: &Connection, append: &Append) -> Result<Option<Appended>, Failure> {
-    match plan(connection, append)? {
+    // An agent that is not known is in no room.
+    let agent = agents::find(connection, &append.by.agent)?.ok_or(StoreError::NotFound)?;
+    match plan(connection, append, agent)? {
         Plan::Repetition(appended) => Ok(Some(appended)),
         Plan::New { .. } => Ok(None),
     }
 }
 
-fn plan(connection: &Connection, append: &Append) -> Result<Plan, Failure> {
-    // An agent that is not known is in no room.
-    let agent = agents::find(connection, &append.by.agent)?.ok_or(StoreError::NotFound)?;
+fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Failure> {
     if let Some(earlier) = repetition::by_key(connection, append, agent)? {
         return Ok(Plan::Repetition(earlier.answer(append, agent)?));
     }
@@ -78,7 +77,6 @@ fn plan(connection: &Connection, append: &Append) -> Result<Plan, Failure> {
         .transpose()?;
     Ok(Plan::New {
         room: Box::new(room),
-        agent,
         refs,
     })
 }
@@ -86,9 +84,10 @@ fn plan(connection: &Connection, append: &Append) -> Result<Plan, Failure> {
 /// Appends the message, or gives the first answer again.
 pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Failure> {
     let connection = batch.connection;
-    let (room, agent, refs) = match plan(connection, append)? {
+    let agent = batch.agent(&append.by.agent)?.ok_or(StoreError::NotFound)?;
+    let (room, refs) = match plan(connection, append, agent)? {
         Plan::Repetition(appended) => return Ok(appended),
-        Plan::New { room, agent, refs } => (room, agent, refs),
+        Plan::New { room, refs } => (room, refs),
     };
     let end = batch.head(&room);
     let seq = end.seq.next();

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use parler_protocol::{ChainHash, Head, Seq};
+use parler_protocol::{AgentId, ChainHash, Head, Seq};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::column;
+use super::failure::Failure;
 use super::rooms::RoomRow;
+use super::{agents, column};
 
 /// Rooms and agents remembered between batches; more than that and all are forgotten.
 const MAX_REMEMBERED: usize = 10_000;
@@ -27,6 +28,7 @@ pub(super) struct Batch<'writer> {
 pub(super) struct Memory {
     heads: HashMap<i64, RoomHead>,
     grown_rooms: Vec<i64>,
+    agents: HashMap<AgentId, i64>,
     last_seen: HashMap<i64, i64>,
     seen_agents: Vec<i64>,
     /// Messages of this batch.
@@ -59,7 +61,7 @@ impl RoomHead {
 
 impl<'writer> Batch<'writer> {
     pub(super) fn new(connection: &'writer Connection, memory: &'writer mut Memory) -> Self {
-        if memory.heads.len() > MAX_REMEMBERED || memory.last_seen.len() > MAX_REMEMBERED {
+        if memory.heads.len() > MAX_REMEMBERED || memory.agents.len() > MAX_REMEMBERED {
             memory.forget();
         }
         memory.appended = 0;
@@ -76,6 +78,18 @@ impl<'writer> Batch<'writer> {
         self.memory.heads.insert(room.row, end);
         self.memory.grown_rooms.push(room.row);
         self.memory.appended += 1;
+    }
+
+    /// The row of a known agent.
+    pub(super) fn agent(&mut self, agent: &AgentId) -> Result<Option<i64>, Failure> {
+        if let Some(row) = self.memory.agents.get(agent) {
+            return Ok(Some(*row));
+        }
+        let row = agents::find(self.connection, agent)?;
+        if let Some(row) = row {
+            self.memory.agents.insert(*agent, row);
+        }
+        Ok(row)
     }
 
     /// Notes that the agent was heard of.

@@ -90,6 +90,24 @@ impl Writer {
         bytes: usize,
         work: impl FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.queue(Undo::Savepoint, bytes, work).await
+    }
+
+    /// Like [`Writer::run`], for work that writes nothing before everything is found that could refuse it. Cheaper.
+    pub(super) async fn run_checked_first<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.queue(Undo::Needless, bytes, work).await
+    }
+
+    async fn queue<T: Send + 'static>(
+        &self,
+        undo: Undo,
+        bytes: usize,
+        work: impl FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let permits = u32::try_from(bytes.min(MAX_QUEUED_BYTES)).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.room_in_queue)
             .acquire_many_owned(permits)
@@ -97,6 +115,7 @@ impl Writer {
             .map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
         let request = Request {
+            undo,
             work,
             bytes,
             result: None,
@@ -144,10 +163,20 @@ fn closed() -> StoreError {
     StoreError::Stopped("it has been closed".to_owned())
 }
 
+/// How work that is refused is undone, alone among all in its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Undo {
+    /// It may have written something by then.
+    Savepoint,
+    /// It has written nothing by then.
+    Needless,
+}
+
 /// Work for the thread, with somebody who waits for it.
 trait Operation: Send {
     fn bytes(&self) -> usize;
-    /// Does the work and keeps its result. Returns whether what it wrote shall stay.
+    fn undo(&self) -> Undo;
+    /// Does the work and keeps its result, the last one if it is done again. Returns whether what it wrote shall stay.
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<bool, rusqlite::Error>;
     /// Makes this the result.
     fn fail(&mut self, error: StoreError);
@@ -155,6 +184,7 @@ trait Operation: Send {
 }
 
 struct Request<T, W> {
+    undo: Undo,
     work: W,
     bytes: usize,
     result: Option<Result<T, StoreError>>,
@@ -165,6 +195,10 @@ struct Request<T, W> {
 impl<T: Send, W: FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send> Operation for Request<T, W> {
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn undo(&self) -> Undo {
+        self.undo
     }
 
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<bool, rusqlite::Error> {
@@ -186,6 +220,22 @@ impl<T: Send, W: FnMut(&mut Batch<'_>) -> Result<T, Failure> + Send> Operation f
         if let Some(result) = self.result {
             // Whoever asked may have gone; the work is done all the same.
             let _ = self.reply.send(result);
+        }
+    }
+}
+
+/// Why a transaction did not get to its end.
+struct Interrupted {
+    /// Whether it was one of its operations that failed, and not the transaction itself.
+    by_operation: bool,
+    error: rusqlite::Error,
+}
+
+impl From<rusqlite::Error> for Interrupted {
+    fn from(error: rusqlite::Error) -> Self {
+        Self {
+            by_operation: false,
+            error,
         }
     }
 }
@@ -249,47 +299,58 @@ impl Worker {
                 .for_each(|operation| operation.fail(StoreError::Stopped(reason.clone())));
             return;
         }
-        let Err(error) = self.transact(batch) else { return };
+        let Err(interrupted) = self.transact(batch) else { return };
+        let severity = Severity::of(&interrupted.error);
         self.memory.forget();
-        let severity = Severity::of(&error);
-        if severity != Severity::Fatal
-            && !self.connection.is_autocommit()
-            && let Err(error) = self.connection.execute_batch("ROLLBACK")
-        {
-            self.stop(&error);
-        } else if severity == Severity::Fatal {
-            self.stop(&error);
+        self.roll_back(severity, &interrupted.error);
+        if interrupted.by_operation && severity == Severity::Operation && batch.len() > 1 {
+            // One of them failed after it had begun to write. Alone, each fails or succeeds for itself.
+            batch.chunks_mut(1).for_each(|operation| self.write(operation));
+            return;
         }
         for operation in batch {
             operation.fail(match (self.stopped.get(), severity) {
                 (Some(reason), _) => StoreError::Stopped(reason.clone()),
                 (None, Severity::Full) => StoreError::StorageFull,
-                (None, _) => StoreError::Database(error.to_string()),
+                (None, _) => StoreError::Database(interrupted.error.to_string()),
             });
         }
     }
 
-    fn transact(&mut self, operations: &mut [Box<dyn Operation>]) -> rusqlite::Result<()> {
+    fn transact(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Interrupted> {
         let run = |sql| self.connection.prepare_cached(sql)?.execute(()).map(drop);
         run("BEGIN IMMEDIATE")?;
         let mut batch = Batch::new(&self.connection, &mut self.memory);
         for operation in operations {
-            run("SAVEPOINT operation")?;
-            let stays = match operation.run(&mut batch) {
-                Ok(stays) => stays,
-                Err(error) if Severity::of(&error) == Severity::Operation => {
-                    operation.fail(StoreError::Database(error.to_string()));
-                    false
-                }
-                Err(error) => return Err(error),
-            };
-            if !stays {
-                run("ROLLBACK TO operation")?;
+            let undo = operation.undo();
+            if undo == Undo::Savepoint {
+                run("SAVEPOINT operation")?;
             }
-            run("RELEASE operation")?;
+            let stays = operation.run(&mut batch).map_err(|error| Interrupted {
+                by_operation: true,
+                error,
+            })?;
+            if undo == Undo::Savepoint {
+                if !stays {
+                    run("ROLLBACK TO operation")?;
+                }
+                run("RELEASE operation")?;
+            }
         }
         batch.finish()?;
-        run("COMMIT")
+        run("COMMIT")?;
+        Ok(())
+    }
+
+    /// Leaves no transaction open, unless writing is over: then not even that is tried.
+    fn roll_back(&self, severity: Severity, error: &rusqlite::Error) {
+        if severity == Severity::Fatal {
+            self.stop(error);
+        } else if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            self.stop(&error);
+        }
     }
 
     /// Ends writing for ever. Said once: the first reason is the one that matters.
