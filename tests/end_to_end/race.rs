@@ -1,6 +1,6 @@
 //! Two agents push to one branch at the same moment: exactly one wins, every time.
 
-use parler_harness::{LocalHub, PushGate, Repository, read_log};
+use parler_harness::{Gate, LocalHub, Repository, read_log};
 use parler_protocol::{Oid, Part};
 
 use super::world;
@@ -9,7 +9,7 @@ const ROUNDS: usize = 100;
 
 struct Racer<'w> {
     place: Repository<'w>,
-    gate: PushGate,
+    gate: Gate,
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn of_two_pushes_at_one_moment_one_wins_and_one_is_told_in_gits_words() {
     let mut racers = ["one", "two"].map(|name| {
         let place = world.clone_of(&origin, name);
         place.git("remote add team parler::room/race").success();
-        let gate = PushGate::before(&world, &place);
+        let gate = Gate::before_pushes(&world, &place);
         Racer { place, gate }
     });
     racers[0].place.git("push --quiet team HEAD:refs/heads/main").success();
@@ -36,14 +36,16 @@ fn of_two_pushes_at_one_moment_one_wins_and_one_is_told_in_gits_words() {
             .map(|racer| {
                 // In every other round both have seen the room before either goes on.
                 let agent = match round % 2 {
-                    0 => racer.gate.holds(&racer.place.user()),
+                    0 => racer.gate.holds_pushes_of(&racer.place.user()),
                     _ => racer.place.user(),
                 };
                 agent.start_git("push team HEAD:refs/heads/main")
             })
             .collect();
         if round % 2 == 0 {
-            racers.iter_mut().for_each(|racer| racer.gate.wait_for_arrival());
+            for racer in &mut racers {
+                racer.gate.wait_for_arrival();
+            }
             racers.iter_mut().for_each(|racer| racer.gate.open());
         }
         let answers: Vec<_> = running.into_iter().map(|push| push.wait().either()).collect();

@@ -6,6 +6,7 @@
 
 mod agent;
 mod arguments;
+mod gate;
 mod git_counter;
 mod hub_process;
 mod large_history;
@@ -13,7 +14,7 @@ mod local_hub;
 mod log_reader;
 mod output;
 mod process;
-mod push_gate;
+
 mod raw_client;
 mod repository;
 mod snapshot;
@@ -21,6 +22,7 @@ mod world;
 
 pub use agent::Agent;
 pub use arguments::Arguments;
+pub use gate::Gate;
 pub use git_counter::GitCounter;
 pub use hub_process::{HubProcess, Mark, RequestLog};
 pub use large_history::large_history;
@@ -28,7 +30,7 @@ pub use local_hub::LocalHub;
 pub use log_reader::{ReadLog, read_log};
 pub use output::{Answer, Output};
 pub use process::{DEADLINE, Running, end_process, started_with_mention_of};
-pub use push_gate::PushGate;
+
 pub use raw_client::RawClient;
 pub use repository::Repository;
 pub use snapshot::{Change, Snapshot};

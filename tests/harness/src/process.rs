@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -128,6 +129,11 @@ impl Running {
             Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             None => panic!("the output never came\n{}", self.so_far()),
         }
+    }
+
+    /// Something that becomes readable when the process ends.
+    pub(crate) fn end(&self) -> OwnedFd {
+        pidfd_open(pid(&self.child), PidfdFlags::empty()).expect("our own child, not waited for yet")
     }
 
     /// Sends a signal to the process alone.

@@ -1,0 +1,122 @@
+//! A fetch, an apply or a push whose process is ended in the middle leaves the repository as it was, and the next one
+//! completes.
+
+use parler_harness::{Gate, Repository, Running, World};
+use rustix::process::Signal;
+
+use super::{room_refs, world};
+
+/// More objects than are unpacked one by one: the import goes through a pack.
+const FILES: usize = 150;
+
+struct Prepared<'w> {
+    work: Repository<'w>,
+    bobs: Repository<'w>,
+    tip: String,
+}
+
+fn prepared(world: &World) -> Prepared<'_> {
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let bobs = world.clone_of(&origin, "bobs");
+    for file in 0..FILES {
+        work.write(&format!("files/{file}"), format!("file {file}\n"));
+    }
+    work.git("add files").success();
+    work.git("commit --quiet --message many").success();
+    work.git("push --quiet parler::room/try HEAD:refs/heads/feature")
+        .success();
+    let tip = work.rev("HEAD");
+    bobs.user().parler("recv --room try").success();
+    Prepared { work, bobs, tip }
+}
+
+/// Ends a command before its n-th git child begins, and says which child that was. None: it has fewer children, and was
+/// let run to its end.
+#[track_caller]
+fn end_before_child(gate: &mut Gate, command: Running, number: usize) -> Option<String> {
+    for seen in 0.. {
+        // Either another child comes, or the command is over.
+        let child = gate.wait_for_arrival_or_end(&command)?;
+        if seen == number {
+            command.signal_group(Signal::KILL);
+            let answer = command.wait().either();
+            assert_eq!(answer.signal(), Some(9), "{answer:?}");
+            return Some(child);
+        }
+        gate.open();
+    }
+    None
+}
+
+#[test]
+fn an_import_that_is_ended_at_any_step_leaves_nothing_and_can_be_repeated() {
+    let world = world();
+    let Prepared { bobs, tip, .. } = prepared(&world);
+    let before = bobs.refs();
+    let mut steps = Vec::new();
+    for command in [
+        "fetch parler::room/try feature:refs/remotes/team/feature",
+        "parler apply 1 --room try",
+    ] {
+        for number in 0.. {
+            // A gate for each: a child that was left waiting at the last one must not meet the next.
+            let mut gate = Gate::before_git(&world);
+            let running = gate.holds_git_of(&bobs.user()).start_git(command);
+            let Some(child) = end_before_child(&mut gate, running, number) else {
+                break;
+            };
+            steps.push(child);
+            assert_eq!(bobs.refs(), before, "{steps:?}");
+            assert!(!bobs.has(&tip), "{steps:?}");
+            bobs.fsck();
+        }
+        // It was let run to its end the last time.
+        assert!(bobs.has(&tip), "{command}: {steps:?}");
+        bobs.fsck();
+        for name in bobs.refs().into_keys().filter(|name| !before.contains_key(name)) {
+            bobs.git(["update-ref", "-d", &name]).success();
+        }
+        bobs.git("repack -adq").success();
+        bobs.git("prune --expire=now").success();
+        assert!(!bobs.has(&tip));
+    }
+    println!("{steps:#?}");
+    assert!(steps.len() >= 4, "only {steps:?}");
+    // After all these ends, an undisturbed one completes, and nothing of the others is left.
+    bobs.git("fetch --quiet parler::room/try").success();
+    assert_eq!(bobs.rev("FETCH_HEAD"), tip);
+    bobs.fsck();
+}
+
+#[test]
+fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
+    let world = world();
+    let Prepared { work, .. } = prepared(&world);
+    let refs = room_refs(&work.user(), "try");
+    let before = work.refs();
+    let tip = work.commit("more.txt", "more\n");
+    let mut steps = Vec::new();
+    for number in 0.. {
+        let mut gate = Gate::before_git(&world);
+        let running = gate
+            .holds_git_of(&work.user())
+            .start_git("push parler::room/try HEAD:refs/heads/feature");
+        let Some(child) = end_before_child(&mut gate, running, number) else {
+            break;
+        };
+        let now = room_refs(&work.user(), "try");
+        // The pins are written when the hub has the push already.
+        if child.contains("update-ref") {
+            assert_eq!(now["refs/heads/feature"], tip);
+        } else {
+            assert_eq!(now, refs, "{child}");
+            assert_eq!(work.refs().len(), before.len(), "{child}");
+        }
+        steps.push(child);
+    }
+    println!("{steps:#?}");
+    assert!(!steps.is_empty());
+    assert_eq!(room_refs(&work.user(), "try")["refs/heads/feature"], tip);
+    work.fsck();
+}
