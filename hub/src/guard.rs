@@ -1,9 +1,9 @@
 //! What is checked of every request before anything else: that it was meant for this hub, that no browser page sent
-//! it, and that its body can be measured.
+//! it, and that its body is not compressed.
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parler_protocol::ErrorCode;
@@ -36,16 +36,7 @@ pub(crate) async fn guard(State(state): State<SharedState>, mut request: Request
             request.extensions_mut().insert(authority);
             next.run(request).await
         }
-        Err(refusal) => {
-            let mut response = refusal.into_response();
-            if has_two_lengths(request.headers()) {
-                // Another reader of these bytes may see a second request where this one sees a body.
-                response
-                    .headers_mut()
-                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            response
-        }
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -56,9 +47,6 @@ fn check(state: &HubState, uri: &Uri, headers: &HeaderMap) -> Result<Authority, 
             ErrorCode::OriginRefused,
             "this hub does not answer browser pages",
         ));
-    }
-    if has_two_lengths(headers) {
-        return Err(Refusal::bad_request("both Transfer-Encoding and Content-Length"));
     }
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Refusal::new(
@@ -88,10 +76,6 @@ fn authority(state: &HubState, uri: &Uri, headers: &HeaderMap) -> Result<Authori
             "this hub is not called that; see --authority",
         ))
     }
-}
-
-fn has_two_lengths(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
 }
 
 /// Whether a browser says that another site's page is behind the request.

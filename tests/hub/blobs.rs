@@ -162,16 +162,18 @@ async fn what_would_be_refused_is_refused_before_the_bytes_are_read() {
     let answer = raw(room.alice.address, &sent).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
-    // Sent whole by a client that writes before it reads, the refusal still arrives.
+    // Sent whole by a client that writes everything before it reads, the refusal still arrives.
+    let bundle = bytes(8 << 20, 3);
     let stale = Push::new()
         .branch("main", Some(oid('9')), Some(oid('b')))
-        .bundle(&bytes(8 << 20, 3));
+        .bundle(&bundle);
     let signed = stale.sign(&room.alice, &room.room);
-    let answer = room
-        .alice
-        .post_with_blob(&room.room.room, &signed.body, &bytes(8 << 20, 3))
-        .await;
-    answer.problem(ErrorCode::RefMoved);
+    let head = head(&room.alice.token, signed.body.len(), bundle.len());
+    let answer = raw(room.alice.address, &[head.as_bytes(), &signed.body, &bundle].concat()).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 409 ") && answer.contains("ref_moved"),
+        "{answer}"
+    );
     assert_eq!(room.files(), 1);
 }
 
