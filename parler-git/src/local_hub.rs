@@ -147,7 +147,12 @@ impl LocalHub {
         let file = match OpenOptions::new().read(true).write(true).open(self.life_lock_path()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("look for the local hub", &error)),
+            Err(error) => {
+                return Err(Error::io(
+                    format_args!("open {}", self.life_lock_path().display()),
+                    &error,
+                ));
+            }
         };
         let held = rustix::process::fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))
             .map_err(|error| Error::io("look for the local hub", &error.into()))?;

@@ -70,9 +70,11 @@ impl Output {
         if self.json { self.json(value) } else { self.line(line) }
     }
 
-    /// Adds bytes to the result as they are.
-    pub(crate) fn bytes(&mut self) -> &mut impl Write {
-        &mut self.result
+    /// Where the result's bytes go as they are. Nothing else of the result is kept back.
+    pub(crate) fn bytes(&mut self) -> Result<impl Write> {
+        self.result.flush().map_err(|error| Error::output(&error))?;
+        // Past the stream that takes styles away: it would take whatever in a pack looks like one.
+        Ok(io::stdout())
     }
 
     /// Hands everything to the reader. Fails when the reader has gone away, also where the last bytes still found room

@@ -32,8 +32,9 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{}.bundle", id.short())));
     if wanted == Path::new("-") {
-        io::copy(&mut spool.reader(), output.bytes()).map_err(|error| Error::output(&error))?;
-        return Ok(());
+        let mut bytes = output.bytes()?;
+        let copied = io::copy(&mut spool.reader(), &mut bytes).and_then(|_| bytes.flush());
+        return copied.map_err(|error| Error::output(&error));
     }
     let path = context.environment.directory.join(&wanted);
     store(&spool, &path).map_err(|error| Error::io(format_args!("write {}", wanted.display()), &error))?;
