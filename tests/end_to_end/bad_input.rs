@@ -176,6 +176,53 @@ fn an_invite_that_is_unknown_expired_or_used_up_is_one_answer() {
 }
 
 #[test]
+fn an_invite_whose_time_is_over_lets_nobody_in() {
+    let world = world();
+    let mut hub = super::hub_server::start(&world);
+    let alice = world.stranger("alice").on(&hub);
+    let bob = world.stranger("bob").on(&hub);
+    let code = alice
+        .parler("invite --group build --ttl 1h")
+        .success()
+        .word()
+        .to_owned();
+    hub.kill();
+    // An hour passes.
+    let database = rusqlite::Connection::open(hub.data().join("hub.db")).unwrap();
+    assert_eq!(
+        database
+            .execute("UPDATE invites SET expires_at = expires_at - 3600001", [])
+            .unwrap(),
+        1
+    );
+    drop(database);
+    hub.restart();
+    let refused = bob.parler(["join", &code]).code(3);
+    assert_refused(&refused, &["invite", "git parler invite"]);
+}
+
+#[test]
+fn a_local_hub_that_cannot_start_says_why() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    fs::create_dir_all(world.parler_home().join("data")).unwrap();
+    fs::write(world.parler_home().join("data/hub"), "in the way").unwrap();
+    let refused = work.user().parler("rooms").failure();
+    assert_refused(&refused, &["data/hub"]);
+    let refused = work.git("push parler::room/try HEAD:refs/heads/x").code(128);
+    assert_helper_refused(&refused, &["data/hub"]);
+    assert!(world.processes().is_empty());
+
+    // A data directory that is not a hub's.
+    fs::remove_file(world.parler_home().join("data/hub")).unwrap();
+    fs::create_dir_all(world.parler_home().join("data/hub/rooms")).unwrap();
+    fs::write(world.parler_home().join("data/hub/rooms/hub.db"), vec![b'x'; 8192]).unwrap();
+    let refused = work.user().parler("rooms").code(5);
+    assert_refused(&refused, &["the local hub did not start", "hub.log"]);
+    assert!(world.processes().is_empty());
+}
+
+#[test]
 fn a_key_file_that_was_tampered_with_is_named() {
     let world = world();
     let work = pushed(&world);

@@ -302,3 +302,37 @@ fn a_branch_at_known_commits_needs_no_bundle() {
         .success();
     assert_eq!(bob.rev("team/again"), work.rev("main"));
 }
+
+#[test]
+fn hundreds_of_branches_travel_in_one_message() {
+    let world = world();
+    let work = pushed(&world);
+    let tip = work.rev("HEAD");
+    let mut commands = String::new();
+    for number in 0..400 {
+        commands.push_str(&format!("create refs/heads/many/{number} {tip}\n"));
+    }
+    work.user()
+        .feed("git", "update-ref --stdin", commands.as_bytes())
+        .success();
+    work.git(["push", "--quiet", "team", "refs/heads/many/*:refs/heads/many/*"])
+        .success();
+    let bob = world.clone_with(world.path().join("origin.git"), "bob", "");
+    bob.git("fetch --quiet parler::room/try refs/heads/*:refs/remotes/team/*")
+        .success();
+    let here = bob
+        .refs()
+        .into_keys()
+        .filter(|name| name.starts_with("refs/remotes/team/many/"))
+        .count();
+    assert_eq!(here, 400);
+    work.git([
+        "push",
+        "--quiet",
+        "--prune",
+        "team",
+        "refs/heads/other/*:refs/heads/many/*",
+    ])
+    .success();
+    assert_eq!(room_refs(&work.user(), "try").len(), 2);
+}

@@ -251,3 +251,42 @@ fn with_base_none_the_whole_history_travels() {
     assert_eq!(copy.rev("HEAD"), commit);
     assert_eq!(copy.ask("rev-list --count HEAD"), "4");
 }
+
+#[test]
+fn content_that_does_not_compress_travels_too() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let bobs = world.clone_of(&origin, "bobs");
+    // More than is held in memory on the way, of bytes that no pack makes smaller.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let content: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    })
+    .take((12 << 20) / 8)
+    .flatten()
+    .collect();
+    work.write("noise.bin", &content);
+    work.git("add noise.bin").success();
+    work.git("commit --quiet --message noise").success();
+    work.git("push --quiet parler::room/try HEAD:refs/heads/noise")
+        .success();
+    bobs.git("fetch --quiet parler::room/try noise").success();
+    let shown = bobs.git("cat-file blob FETCH_HEAD:noise.bin").success();
+    assert!(shown.out_bytes() == content, "other bytes arrived");
+    assert_eq!(
+        fs::read_dir(world.temporary()).unwrap().count(),
+        0,
+        "a temporary file was left"
+    );
+
+    // The stored file, on standard output.
+    let [id] = &bundle_ids(&work)[..] else {
+        panic!("{:?}", work.pins())
+    };
+    let bundle = bobs.user().parler(["fetch", id, "--room", "try", "-o", "-"]).success();
+    assert_eq!(BundleId::of(bundle.out_bytes()).to_string(), *id);
+}

@@ -211,3 +211,63 @@ fn a_room_is_a_remote_like_any_other() {
     let shown = alice.git("remote show team").success();
     shown.says("topic");
 }
+
+#[test]
+fn on_another_hub_a_push_makes_a_room_only_when_told() {
+    let world = world();
+    let hub = super::hub_server::start(&world);
+    let work = world.clone_of(&world.origin(), "work");
+    let agent = world.stranger("alice").on(&hub).at(&work);
+    agent
+        .git("push parler::room/new HEAD:refs/heads/x")
+        .code(128)
+        .warns("no room 'new' that you belong to");
+    agent
+        .git("-c parler.createRoom=true push parler::room/new HEAD:refs/heads/x")
+        .success();
+    assert_eq!(room_refs(&agent, "new")["refs/heads/x"], work.rev("HEAD"));
+}
+
+#[test]
+fn two_processes_of_one_agent_may_speak_at_once() {
+    let world = world();
+    let alice = world.agent("alice");
+    alice.parler("invite --group talk").success();
+    let speaking: Vec<_> = (0..8)
+        .map(|number| alice.start_parler(["send", "--room", "talk", &format!("thing {number}.")]))
+        .collect();
+    for send in speaking {
+        send.wait().success();
+    }
+    let hub = LocalHub::of(&alice);
+    let reader = hub.raw_client("reader");
+    // Checks numbers, chain and signatures.
+    let log = parler_harness::read_log(&reader.calls, &hub.id, &"talk".parse().unwrap());
+    assert_eq!(log.messages.len(), 8);
+}
+
+#[test]
+fn several_fetches_of_one_repository_at_once_all_succeed() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let bobs = world.clone_of(&origin, "bobs");
+    for number in 0..4 {
+        work.commit("a.txt", &format!("{number}\n"));
+        work.git(format!("push --quiet parler::room/try HEAD:refs/heads/b{number}"))
+            .success();
+    }
+    let fetching: Vec<_> = (0..4)
+        .map(|number| {
+            bobs.user().start_git(format!(
+                "fetch --quiet parler::room/try b{number}:refs/remotes/team/b{number}"
+            ))
+        })
+        .collect();
+    for fetch in fetching {
+        fetch.wait().success();
+    }
+    assert_eq!(bobs.rev("team/b3"), work.rev("HEAD"));
+    assert_eq!(bobs.pins(), work.pins());
+    bobs.fsck();
+}
