@@ -253,7 +253,9 @@ impl Store for SqliteStore {
     async fn acknowledge(&self, agent: AgentId, room: &RoomName, seq: Seq) -> Result<(Seq, Head), StoreError> {
         let room = room.clone();
         self.writer
-            .run(SMALL_BYTES, move |batch| rooms::acknowledge(batch, &room, &agent, seq))
+            .run(SMALL_BYTES, move |batch| {
+                members::acknowledge(batch, &room, &agent, seq)
+            })
             .await
     }
 

@@ -1,12 +1,12 @@
-//! Who is in a room. Coming in twice is coming in once.
+//! Who is in a room, and what each has acknowledged. Coming in twice is coming in once, and a cursor never goes back.
 
 use parler_protocol::api::{Member, RoomAnswer};
-use parler_protocol::{AgentId, RoomName};
+use parler_protocol::{AgentId, Head, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, optional, parsed, rooms, seq_of};
+use super::{agent_id, agents, column, optional, parsed, rooms, seq_of};
 use crate::store::StoreError;
 
 /// Adds a member. It must not be one.
@@ -62,4 +62,23 @@ pub(super) fn list(
         });
     }
     Ok((room.answer(room.end.head()), members))
+}
+
+/// The agent's cursor after a move to `seq`, and the head: forward only, and at most to the head.
+pub(super) fn acknowledge(
+    batch: &mut Batch<'_>,
+    room: &RoomName,
+    agent: &AgentId,
+    seq: Seq,
+) -> Result<(Seq, Head), Failure> {
+    let (room, membership) = rooms::of_member(batch.connection, room, agent)?;
+    let head = batch.head(&room).head();
+    let cursor = membership.cursor.max(seq.min(head.seq));
+    if cursor > membership.cursor {
+        batch
+            .connection
+            .prepare_cached("UPDATE members SET cursor = ?2 WHERE member = ?1")?
+            .execute((membership.row, column(cursor)))?;
+    }
+    Ok((cursor, head))
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row};
 
 use super::batch::{Batch, RoomHead};
 use super::failure::Failure;
-use super::{agents, column, members, optional, parsed, seq_of};
+use super::{agents, members, optional, parsed, seq_of};
 use crate::store::StoreError;
 
 /// A room, as its row has it. Within a batch its end may be older than [`Batch::head`].
@@ -188,25 +188,6 @@ pub(super) fn set_head_ref(connection: &Connection, room: i64, name: &RefName) -
         .prepare_cached("UPDATE rooms SET head_ref = ?2 WHERE room = ?1")?
         .execute((room, name.as_str()))?;
     Ok(())
-}
-
-/// The agent's cursor after a move to `seq`, and the head: forward only, and at most to the head.
-pub(super) fn acknowledge(
-    batch: &mut Batch<'_>,
-    room: &RoomName,
-    agent: &AgentId,
-    seq: Seq,
-) -> Result<(Seq, Head), Failure> {
-    let (room, membership) = of_member(batch.connection, room, agent)?;
-    let head = batch.head(&room).head();
-    let cursor = membership.cursor.max(seq.min(head.seq));
-    if cursor > membership.cursor {
-        batch
-            .connection
-            .prepare_cached("UPDATE members SET cursor = ?2 WHERE member = ?1")?
-            .execute((membership.row, column(cursor)))?;
-    }
-    Ok((cursor, head))
 }
 
 /// The channel of this name, for ways in that need no membership.
