@@ -1,5 +1,6 @@
 //! What a room shows to git: the lines that answer `list`.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use parler_protocol::{BundleRef, BundleRefName, ObjectFormat, Oid, RefName};
@@ -10,16 +11,21 @@ use crate::room_state::{RoomBundle, RoomState};
 
 /// The whole answer to `list`, for fetching: the room's refs, HEAD, and each bundle's tips under `refs/parler/`.
 ///
-/// `format` is told when git asked for it.
+/// `format` is told when git asked for it; without that git takes everything for SHA-1.
 pub(crate) fn for_fetch(state: &RoomState, format: Option<ObjectFormat>) -> String {
     let mut lines = refs(state, format, true);
+    let understood = format.unwrap_or(ObjectFormat::Sha1);
     // A symbolic HEAD is told by its target alone; git resolves it among the other lines.
     if let Some(head) = state.head_ref().filter(|head| state.refs().contains_key(*head)) {
         add(&mut lines, format_args!("@{head} HEAD"));
     }
     for bundle in state.bundles() {
-        for (name, oid) in bundle_refs(state, bundle) {
-            add(&mut lines, format_args!("{oid} {name}"));
+        let named = bundle_refs(state, bundle);
+        // Any member can post a bundle that names anything. A line that git chokes on would close the room to all.
+        if named.iter().all(|(_, oid)| oid.format() == understood) && can_coexist(&named) {
+            for (name, oid) in named {
+                add(&mut lines, format_args!("{oid} {name}"));
+            }
         }
     }
     lines.push('\n');
@@ -69,6 +75,15 @@ fn bundle_refs(state: &RoomState, bundle: &RoomBundle) -> Vec<(String, Oid)> {
     }
     let pins = pins_of(bundle.id(), &header_refs(bundle.refs()), short);
     pins.into_iter().map(|pin| (pin.name, pin.oid)).collect()
+}
+
+/// Whether no name is there twice, or a directory of another.
+fn can_coexist(named: &[(String, Oid)]) -> bool {
+    let mut names = HashSet::new();
+    named.iter().all(|(name, _)| names.insert(name.as_str()))
+        && named
+            .iter()
+            .all(|(name, _)| !name.match_indices('/').any(|(slash, _)| names.contains(&name[..slash])))
 }
 
 /// The refs of a signed part as they must stand in the bundle's header.
@@ -130,10 +145,16 @@ mod tests {
     #[test]
     fn bundles_are_shown_to_fetches_alone() {
         let mut state = RoomState::empty(HubId::from_bytes([1; 16]), "x".parse().unwrap());
+        let mut large = bundle(6, &["refs/heads/g"]);
+        large.refs[0].oid = "e".repeat(64).parse().unwrap();
         state.add_bundles_for_test(&[
             bundle(0xab, &["refs/heads/a"]),
             bundle(1, &["HEAD", "refs/heads/b/c"]),
             bundle(2, &[]),
+            bundle(3, &["refs/heads/d", "refs/heads/d/e"]),
+            bundle(4, &["HEAD", "refs/HEAD"]),
+            bundle(5, &["refs/heads/f", "refs/heads/f"]),
+            large,
         ]);
         let shown = for_fetch(&state, Some(ObjectFormat::Sha1));
         let (c, d) = ("c".repeat(40), "d".repeat(40));

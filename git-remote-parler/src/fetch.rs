@@ -2,16 +2,17 @@
 //! them in one quarantine and pins each. Merges nothing and writes no ref outside `refs/parler/`.
 
 use parler_client::{Client, ClientError};
-use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
 use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
 
-use crate::advertisement::header_refs;
-use crate::base_fetch::{MissingBase, fetch_external};
-use crate::fetch_plan::{External, FetchPlan, FetchPlanner};
-use crate::import::{ExpectedHeader, Import, ImportError, ImportLimits, Imported, Incoming, PinTiming};
+use crate::base_fetch::MissingBase;
+use crate::import::{ImportError, ImportLimits, Imported, PinTiming};
 use crate::pins::{self, PIN_ROOT, Pin};
 use crate::repository::{Repository, RepositoryError};
-use crate::room_state::{RoomBundle, RoomState};
+use crate::room_state::RoomState;
+
+mod run;
+
+use run::Run;
 
 /// What the caller's configuration says about fetches.
 #[derive(Debug, Clone, Copy)]
@@ -146,10 +147,10 @@ pub enum FetchError {
         room: RoomName,
     },
     /// A bundle was refused.
-    #[error("bundle {id} of room '{room}': {source}")]
+    #[error("bundle {} of room '{room}': {source}", .id.short())]
     Bundle {
         /// The bundle.
-        id: String,
+        id: BundleId,
         /// The room.
         room: RoomName,
         /// Why.
@@ -192,39 +193,9 @@ impl<'a> Fetcher<'a> {
     /// [`FetchError`].
     pub fn fetch(&self, wants: &[Want], timing: PinTiming) -> Result<Fetched, FetchError> {
         self.check_object_format()?;
-        let mut fetched = Fetched::default();
-        let missing = self.missing(wants)?;
-        let (mut bundles, mut bare, mut scattered) = (Vec::new(), Vec::new(), Vec::new());
-        for want in missing {
-            let hint = || {
-                self.state
-                    .refs()
-                    .get(want.name.as_ref()?)
-                    .filter(|found| found.oid == want.oid)?
-                    .base_hint
-                    .clone()
-            };
-            match self.bundle_for(&want.oid)? {
-                Some(id) => bundles.push(id),
-                None => match self.state.bundles_at(&want.oid).next_back() {
-                    Some(named) => bundles.push(*named.id()),
-                    None => match hint() {
-                        Some(hint) => bare.push(External {
-                            oid: want.oid,
-                            bundle: None,
-                            hint: Some(hint),
-                        }),
-                        None => scattered.push(want),
-                    },
-                },
-            }
-        }
-        self.bring_external(&bare)?;
-        self.bring(&bundles, timing, &mut fetched)?;
-        for want in scattered {
-            self.search(want, timing, &mut fetched)?;
-        }
-        Ok(fetched)
+        let mut run = Run::new(self, timing);
+        run.bring_objects(wants)?;
+        Ok(run.fetched)
     }
 
     /// Imports and pins these bundles, whether their tips are here or not.
@@ -234,14 +205,12 @@ impl<'a> Fetcher<'a> {
     pub fn apply(&self, ids: &[BundleId]) -> Result<Fetched, FetchError> {
         self.check_object_format()?;
         if let Some(id) = ids.iter().find(|id| self.state.bundle(id).is_none()) {
-            return Err(FetchError::UnknownBundle {
-                id: *id,
-                room: self.room(),
-            });
+            let (id, room) = (*id, self.room());
+            return Err(FetchError::UnknownBundle { id, room });
         }
-        let mut fetched = Fetched::default();
-        self.bring(ids, PinTiming::Now, &mut fetched)?;
-        Ok(fetched)
+        let mut run = Run::new(self, PinTiming::Now);
+        run.bring_bundles(ids)?;
+        Ok(run.fetched)
     }
 
     fn room(&self) -> RoomName {
@@ -259,154 +228,4 @@ impl<'a> Fetcher<'a> {
             _ => Ok(()),
         }
     }
-
-    fn missing<'w>(&self, wants: &'w [Want]) -> Result<Vec<&'w Want>, FetchError> {
-        let mut distinct: Vec<&Want> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        distinct.extend(wants.iter().filter(|want| seen.insert(want.oid)));
-        let oids: Vec<Oid> = distinct.iter().map(|want| want.oid).collect();
-        let here = self.repository.contains(&oids)?;
-        Ok(distinct
-            .into_iter()
-            .zip(here)
-            .filter(|(_, here)| !*here)
-            .map(|(want, _)| want)
-            .collect())
-    }
-
-    fn plan(&self, ids: &[BundleId], trusts_needs: bool) -> Result<FetchPlan, FetchError> {
-        let present = |oids: &[Oid]| self.repository.contains(oids);
-        Ok(FetchPlanner {
-            state: self.state,
-            present: &present,
-            trusts_needs,
-        }
-        .plan(ids)?)
-    }
-
-    fn bundle_for(&self, tip: &Oid) -> Result<Option<BundleId>, FetchError> {
-        let present = |oids: &[Oid]| self.repository.contains(oids);
-        Ok(FetchPlanner {
-            state: self.state,
-            present: &present,
-            trusts_needs: true,
-        }
-        .bundle_for(tip)?)
-    }
-
-    /// Imports bundles with all they build on.
-    fn bring(&self, ids: &[BundleId], timing: PinTiming, fetched: &mut Fetched) -> Result<(), FetchError> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let plan = self.plan(ids, true)?;
-        match self.carry_out(&plan, timing, fetched) {
-            // The room named bundles that do not hold what others expect. Without its word the base is external.
-            Err(FetchError::Bundle { source, .. })
-                if !plan.hoped_for.is_empty() && matches!(*source, ImportError::MissingPrerequisites { .. }) =>
-            {
-                let plan = self.plan(ids, false)?;
-                self.carry_out(&plan, timing, fetched)
-            }
-            result => result,
-        }
-    }
-
-    fn carry_out(&self, plan: &FetchPlan, timing: PinTiming, fetched: &mut Fetched) -> Result<(), FetchError> {
-        self.bring_external(&plan.external)?;
-        let imported = self.import(&plan.bundles, timing)?;
-        fetched.add(&plan.bundles, imported, timing);
-        Ok(())
-    }
-
-    fn bring_external(&self, external: &[External]) -> Result<(), FetchError> {
-        let Some(missing) = fetch_external(self.repository, external, self.policy.fetch_base)? else {
-            return Ok(());
-        };
-        let of_missing = external.iter().find(|external| missing.oids.contains(&external.oid));
-        let bundle = of_missing.and_then(|external| external.bundle);
-        let what = bundle.map_or_else(|| "a ref".to_owned(), |id| format!("bundle {}", id.short()));
-        Err(FetchError::BaseMissing {
-            what,
-            room: self.room(),
-            missing: Box::new(missing),
-        })
-    }
-
-    fn import(&self, ids: &[BundleId], timing: PinTiming) -> Result<Imported, FetchError> {
-        let mut import = Import::begin(self.repository, self.policy.limits)?;
-        for chunk in ids.chunks(MAX_BUNDLES_PER_REQUEST) {
-            let mut stream = self.client.bundles(self.state.room(), chunk)?;
-            for id in chunk {
-                let not_sent = || FetchError::NotSent {
-                    id: *id,
-                    room: self.room(),
-                };
-                let bundle = self.state.bundle(id).ok_or_else(not_sent)?;
-                let mut reader = stream
-                    .next()?
-                    .filter(|reader| reader.id == *id && reader.size == bundle.part.size)
-                    .ok_or_else(not_sent)?;
-                let incoming = Incoming {
-                    id: *id,
-                    size: bundle.part.size,
-                    expected: expected(bundle),
-                    short_pin: self.state.short(id).is_some(),
-                    reader: &mut reader,
-                };
-                import.add(incoming).map_err(|source| self.refused(id, source))?;
-            }
-        }
-        Ok(import.finish(timing)?)
-    }
-
-    fn refused(&self, id: &BundleId, source: ImportError) -> FetchError {
-        FetchError::Bundle {
-            id: id.short(),
-            room: self.room(),
-            source: Box::new(source),
-        }
-    }
-
-    /// Looks for an object that is no bundle's tip: a branch made in the middle of a bundle. Whoever made it had it from
-    /// a bundle older than the message, so the nearest older one is the likeliest.
-    fn search(&self, want: &Want, timing: PinTiming, fetched: &mut Fetched) -> Result<(), FetchError> {
-        let is_here = || Ok::<bool, FetchError>(self.repository.contains(&[want.oid])?[0]);
-        if is_here()? {
-            return Ok(());
-        }
-        let moved_at = want
-            .name
-            .as_ref()
-            .and_then(|name| self.state.refs().get(name))
-            .map(|found| found.seq);
-        let is_older = |bundle: &&RoomBundle| moved_at.is_none_or(|seq| bundle.seq <= seq);
-        let mut last_error = None;
-        for bundle in self.state.bundles().iter().rev().filter(is_older) {
-            let tips: Vec<Oid> = bundle.tips().collect();
-            if !tips.is_empty() && self.repository.contains(&tips)?.iter().all(|here| *here) {
-                continue;
-            }
-            match self.bring(&[*bundle.id()], timing, fetched) {
-                Ok(()) if is_here()? => return Ok(()),
-                Ok(()) => {}
-                // Another bundle may do without the base that this one misses.
-                Err(error @ (FetchError::BaseMissing { .. } | FetchError::Bundle { .. })) => last_error = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last_error.unwrap_or(FetchError::NotInRoom {
-            room: self.room(),
-            oid: want.oid,
-        }))
-    }
-}
-
-fn expected(bundle: &RoomBundle) -> Option<ExpectedHeader> {
-    // Other clients sign the id alone.
-    (!bundle.refs().is_empty()).then(|| ExpectedHeader {
-        refs: header_refs(bundle.refs()),
-        prerequisites: bundle.part.prerequisites.clone(),
-        object_format: bundle.part.object_format,
-    })
 }

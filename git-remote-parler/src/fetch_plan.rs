@@ -38,6 +38,8 @@ pub(crate) struct FetchPlanner<'a, E> {
     pub(crate) present: Present<'a, E>,
     /// Whether `needs` is believed. Where it was wrong, prerequisites that no bundle has as its tip count as external.
     pub(crate) trusts_needs: bool,
+    /// Bundles that are not what they say, and count as absent.
+    pub(crate) excluded: &'a HashSet<BundleId>,
 }
 
 /// How far a plan has come.
@@ -112,25 +114,27 @@ impl<E> FetchPlanner<'_, E> {
             .iter()
             .filter(|id| *id != bundle.id() && self.state.bundle(id).is_some());
         let mut followed = false;
-        for id in needs.filter(|_| self.trusts_needs) {
+        for id in needs.filter(|id| self.trusts_needs && !self.excluded.contains(id)) {
             growing.choose(*id, Some(*bundle.id()), next);
             followed = true;
         }
         followed
     }
 
+    fn providers(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> {
+        let is_good = |bundle: &&RoomBundle| !self.excluded.contains(bundle.id());
+        self.state.providers(tip).filter(is_good)
+    }
+
     fn best(&self, tip: &Oid, known: &mut HashMap<Oid, bool>) -> Result<Option<BundleId>, E> {
-        let candidates: Vec<&RoomBundle> = self.state.providers(tip).collect();
+        let candidates: Vec<&RoomBundle> = self.providers(tip).collect();
         if candidates.len() > 1 {
             self.learn(candidates.iter().flat_map(|bundle| &bundle.part.prerequisites), known)?;
         }
         let missing = |oid: &&Oid| !known.get(*oid).copied().unwrap_or(false);
         let cost = |bundle: &&&RoomBundle| {
             let absent: Vec<&Oid> = bundle.part.prerequisites.iter().filter(missing).collect();
-            let outside = absent
-                .iter()
-                .filter(|oid| self.state.providers(oid).next().is_none())
-                .count();
+            let outside = absent.iter().filter(|oid| self.providers(oid).next().is_none()).count();
             (outside, absent.len())
         };
         // `min_by_key` takes the first of equals, so the newest comes first.
@@ -245,6 +249,7 @@ mod tests {
             state: &state,
             present: &present,
             trusts_needs,
+            excluded: &HashSet::new(),
         };
         let plan = planner
             .plan(&wanted.iter().map(|name| id(name)).collect::<Vec<_>>())
@@ -337,6 +342,7 @@ mod tests {
             state: &state,
             present: &present,
             trusts_needs: true,
+            excluded: &HashSet::new(),
         };
         let plan = planner.plan(&[id("2999")]).unwrap();
         assert_eq!((plan.bundles.len(), plan.external.len()), (2999, 1));

@@ -489,6 +489,7 @@ impl Push<'_, '_> {
             state: self.state(),
             present: &absent,
             trusts_needs: true,
+            excluded: &HashSet::new(),
         };
         let Ok(chain) = planner.plan(&packed.part.needs);
         let length = chain.bundles.len() + 1;
@@ -514,17 +515,22 @@ impl Push<'_, '_> {
         }
     }
 
-    /// A bundle of the room with the first tip, or with the first ref that is up to date.
+    /// A bundle of the room with the first tip, or with the first ref that is up to date: the one that a ref was moved
+    /// there by, else the oldest. Anybody can post a newer one that says the same.
     fn known_bundle(&self, tips: &[Tip]) -> Option<BundleId> {
-        let at = |oid: &Oid| self.state().bundles_at(oid).next_back().map(|bundle| *bundle.id());
-        if let Some(tip) = tips.first() {
-            return at(&tip.object.oid);
-        }
-        let first = self.request.changes.first()?;
-        self.state()
-            .refs()
-            .get(&first.destination)
-            .and_then(|found| at(&found.oid))
+        let up_to_date = || self.state().refs().get(&self.request.changes.first()?.destination);
+        let oid = tips
+            .first()
+            .map(|tip| tip.object.oid)
+            .or_else(|| up_to_date().map(|found| found.oid))?;
+        let moved_there = |bundle: &&RoomBundle| {
+            let mut refs = self.state().refs().values();
+            refs.any(|found| found.oid == oid && found.seq == bundle.seq)
+        };
+        let by_ref = self.state().bundles_at(&oid).find(moved_there);
+        by_ref
+            .or_else(|| self.state().bundles_at(&oid).next())
+            .map(|bundle| *bundle.id())
     }
 
     fn into_report(mut self) -> PushReport {

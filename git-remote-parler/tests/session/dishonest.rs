@@ -3,8 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 
-use crate::world::World;
+use parler_client::ReadFrom;
+use parler_protocol::{BundleId, BundlePart, BundleRef, Draft, Oid, SignContext, Target, sign};
+
+use crate::world::{Agent, World, is_complete, refs};
 
 /// Text to be replaced by another of the same length.
 type Change = (&'static str, &'static str);
@@ -111,4 +115,109 @@ fn a_log_that_became_shorter_is_noticed() {
     assert!(error.contains(&format!("remove {}", file.display())), "{error}");
     fs::remove_file(&file).unwrap();
     assert_eq!(agent.list(&repository), listed);
+}
+
+/// Posts a bundle part with these refs, and these bytes, as a member may.
+fn post_bundle(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)]) {
+    let client = agent.client();
+    let room = "x".parse().unwrap();
+    let head = client
+        .messages(
+            &room,
+            &ReadFrom {
+                limit: Some(0),
+                ..ReadFrom::default()
+            },
+        )
+        .unwrap()
+        .head;
+    let part = BundlePart {
+        blob: BundleId::of(bytes),
+        vcs: "git".into(),
+        size: bytes.len() as u64,
+        media_type: None,
+        tip: None,
+        base: None,
+        summary: None,
+        refs: refs
+            .iter()
+            .map(|(name, oid)| BundleRef {
+                name: name.parse().unwrap(),
+                oid: *oid,
+            })
+            .collect(),
+        prerequisites: Vec::new(),
+        object_format: None,
+        commits: None,
+        objects: None,
+        needs: Vec::new(),
+        base_hint: None,
+    };
+    let identity = client.identity();
+    let context = SignContext {
+        key: &identity.key,
+        name: &identity.name,
+        role: None,
+        hub: &client.hub_id().unwrap(),
+        room: &room,
+        target: &Target::Room { room: room.clone() },
+        head: &head,
+        now_ms: 1_800_000_000_000,
+    };
+    let blob: Arc<[u8]> = bytes.into();
+    client
+        .post(
+            &room,
+            &sign(&Draft::new(vec![part.into()]), &context),
+            None,
+            Some(&blob),
+        )
+        .unwrap();
+}
+
+#[test]
+fn a_member_who_posts_rubbish_keeps_nobody_from_the_rest() {
+    let world = World::new();
+    let (alice, bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let ours = world.sandbox.init("ours", &[]);
+    let first = ours.commit("a", "1\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    let second = ours.commit("a", "2\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    // Each looks better than the real one: newer, and without prerequisites.
+    post_bundle(&mallory, b"no bundle at all", &[("refs/heads/main", second)]);
+    let empty = [
+        format!("# v2 git bundle\n{first} refs/heads/main\n\n").as_bytes(),
+        &empty_pack(),
+    ]
+    .concat();
+    post_bundle(&mallory, &empty, &[("refs/heads/main", first)]);
+    post_bundle(
+        &mallory,
+        b"names in the way",
+        &[("refs/heads/a", first), ("refs/heads/a/b", first)],
+    );
+
+    let theirs = world.sandbox.init("theirs", &[]);
+    bob.fetches(&theirs, &["refs/heads/main"]);
+    assert!(is_complete(&theirs, &[second]));
+    let pinned = refs(&theirs, "refs/parler/");
+    assert_eq!(pinned.len(), 4, "{pinned:?}");
+
+    // A bundle that is asked for by its own id is refused for what it is.
+    let other = world.sandbox.init("other", &[]);
+    let name = format!("refs/parler/{}", BundleId::of(b"no bundle at all"));
+    bob.fetches(&other, &[&name]);
+    assert!(is_complete(&other, &[second]), "another bundle has the same tip");
+}
+
+/// A pack without objects.
+fn empty_pack() -> Vec<u8> {
+    let header = b"PACK\0\0\0\x02\0\0\0\0";
+    // SHA-1 of these 12 bytes.
+    let sum = [
+        0x02, 0x9d, 0x08, 0x82, 0x3b, 0xd8, 0xa8, 0xea, 0xb5, 0x10, 0xad, 0x6a, 0xc7, 0x5c, 0x82, 0x3c, 0xfd, 0x3e,
+        0xd3, 0x1e,
+    ];
+    [&header[..], &sum].concat()
 }
