@@ -9,6 +9,7 @@ mod counts;
 mod demo;
 mod forgotten_modules;
 mod hub_server;
+mod identity;
 mod killed_client;
 mod killed_hub;
 mod race;

@@ -138,6 +138,26 @@ fn a_fetch_adds_what_git_writes_besides() {
 }
 
 #[test]
+fn a_lost_pin_comes_back_with_apply() {
+    let world = world();
+    let Prepared { id, tip, receivers } = prepared(&world);
+    let (_, receiver) = &receivers[0];
+    receiver.git("fetch --quiet parler::room/try").success();
+    let pins = receiver.pins();
+    for name in pins.keys() {
+        receiver.git(["update-ref", "-d", name]).success();
+    }
+    // Git asks for nothing that it has, so a fetch brings no pin.
+    receiver.git("fetch --quiet parler::room/try").success();
+    receiver.user().parler(["apply", &id, "--room", "try"]).success();
+    assert_eq!(receiver.pins(), pins);
+    // A pin keeps its commit where nothing else does.
+    receiver.git("reflog expire --expire=now --all").success();
+    receiver.git("gc --quiet --prune=now").success();
+    assert!(receiver.has(&tip));
+}
+
+#[test]
 fn a_push_changes_nothing_of_its_own_repository_but_pins() {
     let world = world();
     let work = world.clone_of(&world.origin(), "work");

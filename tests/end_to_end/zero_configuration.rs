@@ -190,6 +190,36 @@ fn a_room_with_a_whole_history_can_be_cloned() {
 }
 
 #[test]
+fn clones_of_every_form_work() {
+    let world = world();
+    let whole = world.init("whole", "");
+    whole.commit("a.txt", "one\n");
+    whole
+        .git("push --quiet parler::room/whole main HEAD:refs/heads/topic")
+        .success();
+    let tip = whole.rev("HEAD");
+    for (name, options) in [
+        ("bare", "--bare"),
+        ("branch", "--branch topic"),
+        ("single", "--single-branch --branch topic"),
+        ("named", "--origin team"),
+        ("empty-tree", "--no-checkout"),
+        ("reftable", "--ref-format=reftable"),
+    ] {
+        let copy = world.clone_with("parler::room/whole", name, options);
+        assert_eq!(copy.rev("HEAD"), tip, "{name}");
+        copy.fsck();
+    }
+    let path = world.path().join("empty");
+    whole.user().parler("invite --group empty").success();
+    world
+        .user()
+        .git(["clone", "parler::room/empty", path.to_str().unwrap()])
+        .success()
+        .warns("empty repository");
+}
+
+#[test]
 fn a_room_is_a_remote_like_any_other() {
     let world = world();
     let origin = world.origin();

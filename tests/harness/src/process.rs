@@ -158,7 +158,7 @@ impl Running {
         self.waited = true;
         let outputs = [&self.stdout, &self.stderr].map(|capture| {
             // Some grace for what the pipe still holds: who keeps it open for longer outlives the command.
-            let deadline = Instant::now() + Duration::from_secs(10);
+            let deadline = Instant::now() + Duration::from_secs(30);
             capture.wait_until(deadline, |state| state.closed)
         });
         match outputs {
