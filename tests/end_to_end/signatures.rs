@@ -3,7 +3,9 @@
 use std::fs;
 
 use parler_harness::{Agent, LocalHub, Repository, World};
-use parler_protocol::{Draft, HandoffPart, Head, Message, Part, RoomName, Signed, TextPart};
+use parler_protocol::{
+    Draft, ErrorCode, HandoffPart, Head, Message, ObjectFormat, Part, RefUpdate, RefsPart, RoomName, Signed, TextPart,
+};
 use rusqlite::Connection;
 
 use super::world;
@@ -93,6 +95,51 @@ fn a_message_signed_for_another_room_or_under_another_name_is_folded() {
 }
 
 #[test]
+fn ref_changes_that_are_not_signed_by_their_author_do_not_enter_a_room() {
+    let world = world();
+    let (work, bob) = prepared(&world);
+    let tip = work.rev("HEAD");
+    let raw = LocalHub::of(&work.user()).raw_client("mallory");
+    let update = |new: &str| -> Part {
+        let update = RefUpdate {
+            name: "refs/heads/feature".parse().unwrap(),
+            old: Some(tip.parse().unwrap()),
+            new: Some(new.parse().unwrap()),
+            forced: true,
+            peeled: None,
+        };
+        RefsPart {
+            updates: vec![update],
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: None,
+        }
+        .into()
+    };
+    let (one, other) = (work.rev("HEAD~1"), work.rev("HEAD~2"));
+    let head = raw.head(&room());
+    let signed = raw.sign(&room(), &head, vec![update(&one)]);
+    let changed = tampered(&signed, &one, &other);
+    let draft = Draft::new(vec![update(&one)]);
+    let body = serde_json::json!({ "id": draft.id, "parts": [draft.parts[0].to_value()] });
+    let unsigned = Signed {
+        id: draft.id,
+        body: body.to_string().into_bytes(),
+    };
+    for message in [&changed, &unsigned] {
+        let refused = raw.calls.post(&room(), message, None, None).unwrap_err();
+        assert_eq!(refused.code(), Some(ErrorCode::BadSignature), "{refused}");
+    }
+    for agent in [work.user(), bob] {
+        assert_eq!(super::room_refs(&agent, "try")["refs/heads/feature"], tip);
+    }
+    // As it was signed it goes through: any member may move a branch.
+    raw.calls.post(&room(), &signed, None, None).unwrap();
+    assert_eq!(super::room_refs(&work.user(), "try")["refs/heads/feature"], one);
+}
+
+#[test]
 fn an_unsigned_handoff_is_shown_with_its_mark_and_leads_nobody() {
     let world = world();
     let (work, bob) = prepared(&world);
@@ -167,14 +214,14 @@ fn refs_that_were_changed_on_the_hubs_disk_are_not_believed() {
     let fresh = world.clone_of(&world.repository(world.path().join("origin.git")), "fresh");
     rewrite(&world, &LocalHub::of(&work.user()), 1, |body| body.replace(&good, &bad));
     for agent in [work.user(), fresh.user()] {
-        let listed = agent.git("ls-remote parler::room/try").either();
-        assert!(!listed.out().contains(&bad), "{listed:?}");
-        let fetched = agent.git("fetch parler::room/try +refs/heads/*:refs/room/*").either();
-        assert!(
-            !fetched.is_success() || !fetched.err().contains("feature"),
-            "{fetched:?}"
-        );
-        assert!(fetched.err().contains("fatal: "), "nobody said why: {fetched:?}");
+        for command in [
+            "ls-remote parler::room/try",
+            "fetch parler::room/try +refs/heads/*:refs/room/*",
+        ] {
+            let refused = agent.git(command).code(128);
+            refused.warns("room 'try' cannot be trusted").warns("message 1");
+            assert!(refused.out().is_empty(), "{refused:?}");
+        }
     }
     assert!(
         !fresh
@@ -232,10 +279,7 @@ fn a_log_that_was_shortened_is_noticed() {
         .unwrap();
     connection.execute("UPDATE refs SET seq = 1", []).unwrap();
     drop(connection);
-    let fetched = bob.git("fetch parler::room/try").either();
-    assert!(
-        !fetched.is_success() || fetched.err().contains("fatal: "),
-        "nobody noticed: {fetched:?}"
-    );
+    let refused = bob.git("fetch parler::room/try").code(128);
+    refused.warns("room 'try'").warns("message 2 was there");
     assert!(work.has(&known));
 }
