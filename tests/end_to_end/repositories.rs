@@ -143,3 +143,66 @@ fn settings_on_the_command_line_are_honoured() {
         .says("someone")
         .says("another");
 }
+
+#[test]
+fn commands_work_from_below_and_from_elsewhere() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let tip = work.commit("deep/down/a.txt", "one\n");
+    let below = work.user().within("deep/down");
+    below.git("push --quiet parler::room/try HEAD:refs/heads/one").success();
+    below.parler("push --room try HEAD:refs/heads/two").success();
+    let elsewhere = work.user().within(world.directory("elsewhere"));
+    let git_dir = work.path().join(".git");
+    elsewhere
+        .git([
+            "--git-dir",
+            git_dir.to_str().unwrap(),
+            "push",
+            "--quiet",
+            "parler::room/try",
+            "main:refs/heads/three",
+        ])
+        .success();
+    elsewhere
+        .with("GIT_DIR", &git_dir)
+        .git("push --quiet parler::room/try main:refs/heads/four")
+        .success();
+    elsewhere
+        .with("GIT_DIR", &git_dir)
+        .parler("push --room try main:refs/heads/five")
+        .success();
+    elsewhere
+        .git([
+            "-C",
+            work.path().to_str().unwrap(),
+            "parler",
+            "push",
+            "--room",
+            "try",
+            "main:refs/heads/six",
+        ])
+        .success();
+    let shown = room_refs(&work.user(), "try");
+    for branch in ["one", "two", "three", "four", "five", "six"] {
+        assert_eq!(shown.get(&format!("refs/heads/{branch}")), Some(&tip), "{branch}");
+    }
+
+    // Paths are those of the place where the command was given.
+    let bobs = world.clone_of(&origin, "bobs");
+    let below = bobs.user().within("src");
+    let id = work
+        .pins()
+        .into_keys()
+        .find_map(|name| name.strip_prefix("refs/parler/").map(str::to_owned))
+        .unwrap();
+    below
+        .parler(["fetch", &id, "--room", "try", "-o", "here.bundle"])
+        .success();
+    assert!(bobs.path().join("src/here.bundle").is_file());
+    below.parler("apply here.bundle").success();
+    below.parler("apply ./here.bundle").success();
+    bobs.user().parler("apply src/here.bundle").success();
+    assert_eq!(bobs.rev(&format!("refs/parler/{id}")), tip);
+}

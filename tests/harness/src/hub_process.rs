@@ -1,8 +1,7 @@
-//! A hub in a process of its own, which can be ended as a power cut would and started again on the same data and port;
-//! and the log of its answers, which any hub writes.
+//! A hub in a process of its own, which can be ended as a power cut would and started again on the same data and port.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -12,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::process::end_process;
-use crate::{DEADLINE, World};
+use crate::{DEADLINE, RequestLog, World};
 
 /// What a hub says before its address.
 const LISTENING: &str = "listening on http://";
@@ -39,9 +38,7 @@ impl HubProcess {
             data: directory.join("data"),
             child: None,
             address: "127.0.0.1:0".to_owned(),
-            log: RequestLog {
-                path: directory.join("log"),
-            },
+            log: RequestLog::at(directory.join("log")),
         };
         hub.restart();
         hub
@@ -67,7 +64,7 @@ impl HubProcess {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(&self.log.path)
+            .open(self.log.path())
             .expect("a log file");
         let mut command = (self.command)(&self.address, &self.data);
         command
@@ -161,90 +158,5 @@ impl Drop for HubProcess {
 impl fmt::Debug for HubProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HubProcess {{ {}, {} }}", self.address, self.data.display())
-    }
-}
-
-/// The log of a hub's answers: one line each, written before the answer is sent.
-#[derive(Debug, Clone)]
-pub struct RequestLog {
-    path: PathBuf,
-}
-
-/// How far a log had been written at some time.
-#[derive(Debug, Clone, Copy)]
-pub struct Mark(usize);
-
-impl RequestLog {
-    /// The log of the local hub of this home.
-    pub(crate) fn of_local_hub(parler_home: &Path) -> Self {
-        Self {
-            path: parler_home.join("data/hub/hub.log"),
-        }
-    }
-
-    /// Now.
-    pub fn mark(&self) -> Mark {
-        Mark(self.text().len())
-    }
-
-    /// The answers since then, as `METHOD ROUTE STATUS`.
-    pub fn since(&self, mark: Mark) -> Vec<String> {
-        self.text()[mark.0..].lines().filter_map(request_line).collect()
-    }
-
-    /// All of it.
-    pub fn text(&self) -> String {
-        fs::read_to_string(&self.path).unwrap_or_default()
-    }
-}
-
-/// `GET /v1/rooms/{room}/pushes 200` of a log line about an answer, in the log's text or JSON form.
-fn request_line(line: &str) -> Option<String> {
-    if let Ok(line) = serde_json::from_str::<serde_json::Value>(line) {
-        let fields = if line["fields"].is_object() {
-            &line["fields"]
-        } else {
-            &line
-        };
-        let is_answer = fields["message"] == "request";
-        return is_answer.then(|| {
-            format!(
-                "{} {} {}",
-                text(&fields["method"]),
-                text(&fields["route"]),
-                fields["status"]
-            )
-        });
-    }
-    if !line.contains(" request ") {
-        return None;
-    }
-    let field = |name: &str| {
-        let (_, rest) = line.split_once(&format!(" {name}="))?;
-        Some(rest.split(' ').next().unwrap_or(rest).trim_matches('"').to_owned())
-    };
-    Some(format!("{} {} {}", field("method")?, field("route")?, field("status")?))
-}
-
-fn text(value: &serde_json::Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::request_line;
-
-    #[test]
-    fn both_forms_of_the_log_are_read() {
-        let text = r#"2026-11-29T19:00:00Z  INFO parler_hub::access_log: request method="GET" route="/v1/rooms/{room}/pushes" status=304 elapsed_us=12"#;
-        let json = r#"{"timestamp":"x","level":"INFO","fields":{"message":"request","method":"GET","route":"/v1/rooms/{room}/pushes","status":304}}"#;
-        for line in [text, json] {
-            assert_eq!(
-                request_line(line).as_deref(),
-                Some("GET /v1/rooms/{room}/pushes 304"),
-                "{line}"
-            );
-        }
-        assert_eq!(request_line("INFO parler_hub: opened data format=1"), None);
     }
 }

@@ -17,6 +17,7 @@ mod process;
 
 mod raw_client;
 mod repository;
+mod request_log;
 mod snapshot;
 mod world;
 
@@ -24,7 +25,7 @@ pub use agent::Agent;
 pub use arguments::Arguments;
 pub use gate::Gate;
 pub use git_counter::GitCounter;
-pub use hub_process::{HubProcess, Mark, RequestLog};
+pub use hub_process::HubProcess;
 pub use large_history::large_history;
 pub use local_hub::LocalHub;
 pub use log_reader::{ReadLog, read_log};
@@ -33,5 +34,6 @@ pub use process::{DEADLINE, Running, end_process, started_with_mention_of};
 
 pub use raw_client::RawClient;
 pub use repository::Repository;
+pub use request_log::{Mark, RequestLog};
 pub use snapshot::{Change, Snapshot};
 pub use world::World;
