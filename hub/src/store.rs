@@ -232,8 +232,13 @@ pub trait Store: Send + Sync + 'static {
     async fn session(&self, token: TokenHash, now: i64) -> Result<Option<Principal>, StoreError>;
 
     /// Makes a room with its owner as first member.
-    async fn create_room(&self, room: &RoomName, kind: RoomKind, owner: AgentId, now: i64)
-    -> Result<RoomAnswer, StoreError>;
+    async fn create_room(
+        &self,
+        room: &RoomName,
+        kind: RoomKind,
+        owner: AgentId,
+        now: i64,
+    ) -> Result<RoomAnswer, StoreError>;
 
     /// Makes an invite, and the channel it leads into where there is none of that name.
     async fn create_invite(&self, invite: NewInvite) -> Result<InviteCreated, StoreError>;
