@@ -191,6 +191,26 @@ fn tips_must_be_commits_that_came_along() {
             refused(&receiver, &second, what);
         }
     }
+    // The same beside a pack that is complete by itself, and an object that is here and not in the pack.
+    let everything = sender.git(&[
+        "rev-list",
+        "--objects",
+        "--no-object-names",
+        "HEAD",
+        "of-tag",
+        "of-tree",
+        "good",
+    ]);
+    let everything = pack(&sender, &everything.lines().collect::<Vec<_>>());
+    let loose = receiver.feed(&["hash-object", "-w", "--stdin"], b"only here");
+    for oid in [&blob, &tree, &of_blob, &of_tree, &of_tag, &absent, &loose] {
+        for refs in [
+            vec![("refs/heads/x", oid.as_str())],
+            vec![("refs/heads/a", &tip), ("refs/heads/x", oid)],
+        ] {
+            refused(&receiver, &[header(&[], &refs), everything.clone()].concat(), oid);
+        }
+    }
     // A tag without its commit.
     refused(
         &receiver,
@@ -245,6 +265,8 @@ fn a_prerequisite_with_holes_behind_it_does_not_vouch() {
     sender.commit("b", "2");
     let middle = sender.oid("HEAD");
     let blob = sender.git(&["rev-parse", "HEAD:b"]);
+    // The tip itself does not need what is missing.
+    sender.git(&["rm", "-q", "b"]);
     let tip = sender.commit("a", "3");
     let thin = bytes_of(&bundle_of(&sandbox.open(&sender), &[("refs/heads/x", tip)], &[middle]));
     // The commit before the bundle is here, as an interrupted fetch may leave it: without its blob, and unreachable.
@@ -260,6 +282,14 @@ fn a_prerequisite_with_holes_behind_it_does_not_vouch() {
     receiver.feed_bytes(&["unpack-objects", "-q"], &partial);
     assert!(sandbox.open(&receiver).contains(&[middle]).unwrap()[0]);
     refused(&receiver, &thin, "a prerequisite with a hole");
+    // Nor does it when the bundle does not even name it.
+    let objects = sender.git(&["rev-list", "--objects", "--no-object-names", "HEAD", "^HEAD~1"]);
+    let unnamed = pack(&sender, &objects.lines().collect::<Vec<_>>());
+    refused(
+        &receiver,
+        &[header(&[], &[("refs/heads/x", &tip.to_string())]), unnamed].concat(),
+        "an unnamed hole",
+    );
     receiver.feed_bytes(&["unpack-objects", "-q"], &pack(&sender, &[&blob]));
     import(
         &sandbox.open(&receiver),
