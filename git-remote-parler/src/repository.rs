@@ -42,11 +42,9 @@ impl Repository {
     /// Opens the repository that git named, by `GIT_DIR` or on a command line. As git does with an explicit directory,
     /// who owns it is not asked.
     pub fn open(git: Git, git_dir: &Path) -> Result<Self, RepositoryError> {
-        let not_one = |_| RepositoryError::NotARepository {
-            directory: git_dir.to_owned(),
-        };
         let options = gix::open::Options::default().with(gix::sec::Trust::Full);
-        let opened = gix::ThreadSafeRepository::open_opts(git_dir, options).map_err(not_one)?;
+        let opened = gix::ThreadSafeRepository::open_opts(git_dir, options);
+        let opened = opened.map_err(|error| RepositoryError::opening(git_dir, error))?;
         Self::of(git, opened)
     }
 
@@ -63,19 +61,8 @@ impl Repository {
             full: options(),
             reduced: options(),
         };
-        let opened =
-            gix::ThreadSafeRepository::discover_opts(directory, Default::default(), trust).map_err(|error| {
-                // The library tells the two apart only by its words; either way nothing was opened.
-                if error.to_string().contains("is considered unsafe") {
-                    RepositoryError::NotOurs {
-                        directory: directory.to_owned(),
-                    }
-                } else {
-                    RepositoryError::NotARepository {
-                        directory: directory.to_owned(),
-                    }
-                }
-            })?;
+        let opened = gix::ThreadSafeRepository::discover_opts(directory, Default::default(), trust);
+        let opened = opened.map_err(|error| RepositoryError::opening(directory, error))?;
         Self::of(git, opened)
     }
 
@@ -268,6 +255,19 @@ pub enum RepositoryError {
 }
 
 impl RepositoryError {
+    fn opening(directory: &Path, error: gix::Error) -> Self {
+        let directory = directory.to_owned();
+        // The library tells these apart only by its words.
+        let words = error.to_string();
+        if words.contains("is considered unsafe") {
+            Self::NotOurs { directory }
+        } else if words.contains("configuration") {
+            Self::reading("its configuration")(error)
+        } else {
+            Self::NotARepository { directory }
+        }
+    }
+
     fn reading(doing: &'static str) -> impl FnOnce(gix::Error) -> Self {
         move |source| Self::Read {
             doing,

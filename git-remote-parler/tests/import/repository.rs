@@ -367,3 +367,36 @@ fn commit_dates_that_run_backwards_do_not_mislead() {
         }
     }
 }
+
+#[test]
+fn a_repository_of_another_user_is_refused_unless_git_named_it() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.init("work", &[]);
+    let git_dir = repo.git_dir();
+    for path in [&repo.directory, &git_dir] {
+        if std::os::unix::fs::chown(path, Some(12345), None).is_err() {
+            return; // only root can give a directory away
+        }
+    }
+    let error = Repository::discover(sandbox.git_with(&[]), &repo.directory).unwrap_err();
+    assert!(matches!(error, RepositoryError::NotOurs { .. }), "{error}");
+    assert!(Repository::open(sandbox.git_with(&[]), &git_dir).is_ok());
+}
+
+#[test]
+fn a_broken_configuration_is_not_called_a_missing_repository() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.init("work", &[]);
+    let git_dir = repo.git_dir();
+    std::fs::write(git_dir.join("config"), "[core\nbroken").unwrap();
+    for result in [
+        Repository::open(sandbox.git_with(&[]), &git_dir),
+        Repository::discover(sandbox.git_with(&[]), &repo.directory),
+    ] {
+        let error = result.unwrap_err();
+        assert!(matches!(error, RepositoryError::Read { .. }), "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+    let error = Repository::open(sandbox.git_with(&[]), &sandbox.path("home")).unwrap_err();
+    assert!(matches!(error, RepositoryError::NotARepository { .. }), "{error}");
+}
