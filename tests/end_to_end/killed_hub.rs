@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, RawClient, read_log};
+use parler_harness::{DEADLINE, Gate, LocalHub, RawClient, read_log};
 use parler_protocol::Part;
 
 use super::{hub_server, world};
@@ -133,4 +133,28 @@ fn what_git_called_pushed_is_in_the_room() {
         assert_eq!(copy.rev("FETCH_HEAD"), place.rev("HEAD"));
         copy.fsck();
     }
+}
+
+#[test]
+fn a_local_hub_that_ends_in_the_middle_of_a_push_is_there_for_the_next() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    work.git("push --quiet parler::room/try HEAD:refs/heads/x").success();
+    let first = LocalHub::of(&work.user());
+    let tip = work.commit("a.txt", "one\n");
+    let mut gate = Gate::before_pushes(&world, &work);
+    let push = gate
+        .holds_pushes_of(&work.user())
+        .start_git("push parler::room/try HEAD:refs/heads/x");
+    gate.wait_for_arrival();
+    first.kill(&world);
+    gate.open();
+    let push = push.wait().either();
+    if !push.is_success() {
+        // The port is the hub's, which nobody serves at the moment.
+        push.warns(&first.url);
+    }
+    work.git("push --quiet parler::room/try HEAD:refs/heads/x").success();
+    assert_eq!(super::room_refs(&work.user(), "try")["refs/heads/x"], tip);
+    assert_eq!(LocalHub::of(&work.user()).id, first.id);
 }
