@@ -8,7 +8,12 @@ use crate::support::{TestHub, raw, text_message};
 
 #[tokio::test]
 async fn waiting_readers_are_sent_home_and_idle_connections_closed() {
-    let hub = TestHub::start().await;
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        // Idle connections are not to be closed by this.
+        options.limits.header_timeout = Duration::from_secs(60);
+    })
+    .await;
     let alice = hub.agent("alice").await;
     let room = alice.create_room("r").await.room;
     let address = hub.address;
