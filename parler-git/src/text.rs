@@ -1,30 +1,14 @@
 //! Text that others wrote, made safe to show. Every path to a terminal goes through here: names, messages, ref names,
 //! commit subjects, and what a hub or git says. Nothing here decides what is shown, only how.
 
+use parler_protocol::is_hidden;
+
 /// Longest line that is shown of a text meant to be one line, in characters.
 const MAX_LINE_CHARS: usize = 500;
 /// Longest name that is shown, in characters.
 const MAX_NAME_CHARS: usize = 80;
 /// What stands before every further line of a text, so that it cannot be taken for a line of ours.
 pub(crate) const CONTINUED: &str = "│ ";
-
-/// Characters that move the cursor, change how the text around them looks, or are not seen at all.
-fn is_hidden(character: char) -> bool {
-    // C0, DEL and C1.
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'                        // soft hyphen
-            | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' // text direction
-            | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}'       // zero width, fillers
-            | '\u{2028}' | '\u{2029}'       // line and paragraph separators
-            | '\u{fff0}'..='\u{fffb}'       // specials
-            | '\u{e0000}'..='\u{e0fff}'     // tags, supplementary variation selectors
-            | '\u{1d173}'..='\u{1d17a}' // musical formatting
-        )
-}
 
 fn push_visible(out: &mut String, character: char) {
     if is_hidden(character) {
@@ -81,7 +65,9 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A name that somebody chose. Plain names stand as they are; others in quotes, so that punctuation in them cannot
 /// pass for the words around.
 pub(crate) fn name(name: &str) -> String {
-    let plain = |character: char| character.is_alphanumeric() || "._-@/+#".contains(character);
+    // Some fillers count as letters.
+    let plain =
+        |character: char| (character.is_alphanumeric() && !is_hidden(character)) || "._-@/+#".contains(character);
     if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS && name.chars().all(plain) {
         return name.to_owned();
     }
@@ -170,6 +156,7 @@ mod tests {
         assert_eq!(name("Zoë"), "Zoë");
         assert_eq!(name("alice (planner) · message 9"), "\"alice (planner) · message 9\"");
         assert_eq!(name("a\" (x)"), "\"a\\u{22} (x)\"");
+        assert_eq!(name("a\u{3164}b"), "\"a\\u{3164}b\"");
         assert_eq!(name(""), "\"\"");
         assert_eq!(name(&"n".repeat(200)), format!("\"{}..\"", "n".repeat(80)));
         assert_eq!(name_and_role("alice", Some("planner")), "alice (planner)");

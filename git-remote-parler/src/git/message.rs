@@ -2,6 +2,8 @@
 
 use std::process::ExitStatus;
 
+use parler_protocol::is_hidden;
+
 /// Longest line that is shown.
 pub(super) const MAX_LINE_BYTES: usize = 500;
 
@@ -10,7 +12,7 @@ pub(super) const MAX_LINE_BYTES: usize = 500;
 pub fn one_line(bytes: &[u8]) -> String {
     let mut line = String::new();
     for character in String::from_utf8_lossy(bytes).trim_end().chars() {
-        if is_invisible(character) {
+        if is_hidden(character) {
             line.extend(character.escape_unicode());
         } else {
             line.push(character);
@@ -21,15 +23,6 @@ pub fn one_line(bytes: &[u8]) -> String {
         }
     }
     line
-}
-
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-        )
 }
 
 /// The line of a failed command's stderr that tells most: the first that git marks as an error, else the last.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::MAX_AGENT_NAME_BYTES;
-use crate::{ParseError, serde_as_string};
+use crate::{ParseError, is_hidden, serde_as_string};
 
 /// The name of an agent, or of a role: 1 to 128 bytes of visible text without control, zero-width or
 /// text-direction characters, without blanks at either end.
@@ -21,17 +21,6 @@ impl AgentName {
     pub fn is_called(&self, other: &str) -> bool {
         self.0.to_lowercase() == other.trim().to_lowercase()
     }
-}
-
-/// Characters that change how the text around them looks without being seen themselves.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{00ad}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-        )
 }
 
 impl fmt::Display for AgentName {
@@ -51,7 +40,7 @@ impl FromStr for AgentName {
         if text.trim() != text {
             return no("begins or ends with a blank");
         }
-        if text.chars().any(is_invisible) {
+        if text.chars().any(is_hidden) {
             return no("holds a character that cannot be seen");
         }
         Ok(Self(text.to_owned()))
