@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::problem::Refusal;
-use crate::store::{Append, NewBlob, Principal};
+use crate::store::{Append, BlobReference, NewBlob, Principal};
 
 /// Longest name a message may mention, and longest kind of a part.
 const MAX_LABEL_BYTES: usize = limits::MAX_AGENT_NAME_BYTES;
@@ -49,7 +49,7 @@ impl PostedMessage {
         let raw: Vec<&str> = posted.parts.iter().map(|part| part.get()).collect();
         let raw_parts = RawValue::from_string(format!("[{}]", raw.join(","))).map_err(bad)?;
         let values: Vec<Value> = serde_json::from_str(raw_parts.get()).map_err(bad)?;
-        let digest = retry_digest(&values);
+        let digest = retry_digest(&values, &posted.mentions, posted.reply_to);
         let parts: Vec<Part> = values.iter().map(Part::from_value).collect();
         for part in &parts {
             check_part(part)?;
@@ -168,16 +168,18 @@ impl PostedMessage {
         }
     }
 
-    /// Every blob that its parts refer to, each once.
-    fn refers_to(&self) -> Vec<BundleId> {
+    /// What its parts say of blobs, each word once.
+    fn refers_to(&self) -> Vec<BlobReference> {
+        let sized = |id, size| Some(BlobReference { id, size: Some(size) });
+        let of_any_size = |id: Option<BundleId>| id.map(|id| BlobReference { id, size: None });
         let mut blobs: Vec<_> = self
             .parts
             .iter()
             .filter_map(|part| match part {
-                Part::Bundle(part) => Some(part.blob),
-                Part::File(part) => Some(part.blob),
-                Part::Handoff(part) => part.bundle,
-                Part::Task(part) => part.result,
+                Part::Bundle(part) => sized(part.blob, part.size),
+                Part::File(part) => sized(part.blob, part.size),
+                Part::Handoff(part) => of_any_size(part.bundle),
+                Part::Task(part) => of_any_size(part.result),
                 _ => None,
             })
             .collect();
@@ -287,6 +289,9 @@ fn check_bundle(bundle: &BundlePart) -> Result<(), Refusal> {
             "a bundle's prerequisites are",
             limits::MAX_PREREQUISITES as u64,
         ));
+    }
+    if bundle.needs.len() > limits::MAX_NEEDS {
+        return Err(Refusal::too_large("a bundle's needs are", limits::MAX_NEEDS as u64));
     }
     let mut oids = bundle.refs.iter().map(|entry| &entry.oid).chain(&bundle.prerequisites);
     match bundle.object_format.or_else(|| oids.clone().next().map(Oid::format)) {

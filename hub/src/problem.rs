@@ -103,6 +103,7 @@ impl From<StoreError> for Refusal {
             StoreError::ObjectFormatMismatch(_) => ErrorCode::ObjectFormatMismatch,
             StoreError::NoSuchRef(_) => ErrorCode::BadRequest,
             StoreError::UnknownBlob(_) => ErrorCode::UnknownBlob,
+            StoreError::BlobSize(_) => ErrorCode::BlobMismatch,
             StoreError::StorageFull => ErrorCode::StorageFull,
         };
         Self::new(code, error.to_string())

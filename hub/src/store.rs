@@ -88,6 +88,23 @@ impl NewBlob {
             Self::Inline { id, .. } | Self::File { id, .. } => *id,
         }
     }
+
+    /// The blob's length in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Inline { bytes, .. } => bytes.len() as u64,
+            Self::File { size, .. } => *size,
+        }
+    }
+}
+
+/// A part's word on a blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlobReference {
+    /// Which blob.
+    pub id: BundleId,
+    /// How many bytes the part says it has, where it does: readers plan with that number, so it must be right.
+    pub size: Option<u64>,
 }
 
 /// A message about to be appended.
@@ -114,7 +131,7 @@ pub struct Append {
     /// Whether it carries refs or a bundle, and so belongs to the room's pushes.
     pub is_push: bool,
     /// Every blob its parts refer to. Each must be in the room already, or be `blob`.
-    pub refers_to: Vec<BundleId>,
+    pub refers_to: Vec<BlobReference>,
     /// The blob it brings.
     pub blob: Option<NewBlob>,
     /// Now, milliseconds since 1970.
@@ -200,6 +217,9 @@ pub enum StoreError {
     /// A part refers to a blob that is not in the room.
     #[error("blob {0} is not in this room")]
     UnknownBlob(BundleId),
+    /// A part says another length of a blob than it has.
+    #[error("blob {0} is not as long as the message says")]
+    BlobSize(BundleId),
     /// No space left: the transaction was rolled back and may be tried again.
     #[error("no space left to store it")]
     StorageFull,

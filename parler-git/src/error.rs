@@ -185,7 +185,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
     use ErrorCode as Code;
     match problem.code {
         Code::InvalidInvite | Code::NotFound | Code::UnknownBlob => ErrorKind::NotFound,
-        Code::NotAdmitted | Code::NotOwner | Code::Unauthenticated => ErrorKind::NotAuthorised,
+        Code::NotAdmitted | Code::Unauthenticated => ErrorKind::NotAuthorised,
         Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
             ErrorKind::Unreachable
         }

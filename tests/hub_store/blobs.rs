@@ -1,9 +1,9 @@
 //! Blobs of a room: there with the message that brings them, and only in rooms that hold them.
 
-use parler_hub::store::{Append, BlobLocation, NewBlob, Principal, Store, StoreError};
+use parler_hub::store::{Append, BlobLocation, BlobReference, NewBlob, Principal, Store, StoreError};
 use parler_protocol::BundleId;
 
-use crate::support::{Fixture, room, text};
+use crate::support::{Fixture, reference, room, text};
 
 fn inline(by: &Principal, name: &str, bytes: &'static [u8]) -> Append {
     let id = BundleId::of(bytes);
@@ -12,7 +12,7 @@ fn inline(by: &Principal, name: &str, bytes: &'static [u8]) -> Append {
             id,
             bytes: bytes.into(),
         }),
-        refers_to: vec![id],
+        refers_to: vec![reference(id)],
         ..text(by, name, "blob")
     }
 }
@@ -31,7 +31,7 @@ async fn a_blob_comes_with_its_message_and_is_in_that_room_only() {
     fixture.owner("owner", "b").await;
     let id = BundleId::of(b"bundle");
     let refer = |name| Append {
-        refers_to: vec![id],
+        refers_to: vec![reference(id)],
         ..text(&owner, name, "see the bundle")
     };
     assert!(matches!(fixture.append(refer("a")).await, Err(StoreError::UnknownBlob(told)) if told == id));
@@ -66,7 +66,7 @@ async fn a_message_with_one_unknown_blob_brings_none() {
     let fixture = Fixture::new();
     let owner = fixture.owner("owner", "a").await;
     let mut append = inline(&owner, "a", b"bundle");
-    append.refers_to.push(BundleId::of(b"unknown"));
+    append.refers_to.push(reference(BundleId::of(b"unknown")));
     assert!(matches!(fixture.append(append).await, Err(StoreError::UnknownBlob(_))));
     assert!(matches!(
         bytes(&fixture, &owner, "a", &BundleId::of(b"bundle")).await,
@@ -123,4 +123,26 @@ async fn damaged_bytes_are_not_handed_out() {
         bytes(&fixture, &owner, "a", &id).await,
         Err(StoreError::Damaged(_))
     ));
+}
+
+#[tokio::test]
+async fn a_length_that_the_blob_does_not_have_is_refused() {
+    let fixture = Fixture::new();
+    let owner = fixture.owner("owner", "a").await;
+    let id = BundleId::of(b"bundle");
+    let said = |size| BlobReference { id, size: Some(size) };
+    let mut brought = inline(&owner, "a", b"bundle");
+    brought.refers_to = vec![said(6), said(7)];
+    assert!(matches!(fixture.append(brought).await, Err(StoreError::BlobSize(told)) if told == id));
+    fixture.append(inline(&owner, "a", b"bundle")).await.unwrap();
+    for (size, fits) in [(5, false), (6, true), (7, false)] {
+        let append = Append {
+            refers_to: vec![said(size)],
+            ..text(&owner, "a", "a bundle that is here already")
+        };
+        match fixture.append(append).await {
+            Ok(_) => assert!(fits, "{size}"),
+            Err(error) => assert!(!fits && matches!(error, StoreError::BlobSize(_)), "{size}: {error}"),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use parler_hub::store::{
 use parler_protocol::{BundleId, ChainHash, InviteCode, Message, MessageId, RoomKind, Seq, Verdict, verify};
 use tempfile::TempDir;
 
-use crate::support::{DAY_MS, NOW, oid, principal, push, room, session, text};
+use crate::support::{DAY_MS, NOW, oid, principal, push, reference, room, session, text};
 
 const SMALL: &[u8] = b"a small blob";
 const LARGE: &[u8] = b"a blob that went into a file";
@@ -71,7 +71,7 @@ fn messages() -> Vec<Append> {
                 id: small,
                 bytes: Bytes::from_static(SMALL),
             }),
-            refers_to: vec![small],
+            refers_to: vec![reference(small)],
             ..first
         },
         Append {
@@ -79,7 +79,7 @@ fn messages() -> Vec<Append> {
                 id: large,
                 size: LARGE.len() as u64,
             }),
-            refers_to: vec![large],
+            refers_to: vec![reference(large)],
             reply_to: Some(id(2)),
             ..second
         },

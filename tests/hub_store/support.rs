@@ -4,9 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parler_hub::store::{Append, Appended, NewSession, Principal, SqliteOptions, SqliteStore, Store, StoreError};
+use parler_hub::store::{
+    Append, Appended, BlobReference, NewSession, Principal, SqliteOptions, SqliteStore, Store, StoreError,
+};
 use parler_protocol::{
-    AgentKey, MessageId, ObjectFormat, Oid, RefName, RefUpdate, RefsPart, RoomKind, RoomName, Seq, retry_digest,
+    AgentKey, BundleId, MessageId, ObjectFormat, Oid, RefName, RefUpdate, RefsPart, RoomKind, RoomName, Seq,
+    retry_digest,
 };
 use tempfile::TempDir;
 
@@ -126,7 +129,7 @@ pub(crate) fn text(by: &Principal, room: &str, text: &str) -> Append {
         room: room.parse().unwrap(),
         id,
         key: id.to_string(),
-        digest: retry_digest(parts.as_array().unwrap()),
+        digest: retry_digest(parts.as_array().unwrap(), &[], None),
         parts: parts.to_string().into(),
         mentions: Vec::new(),
         reply_to: None,
@@ -164,12 +167,17 @@ pub(crate) fn push(by: &Principal, room: &str, updates: &[(&str, Option<char>, O
 pub(crate) fn with_refs(by: &Principal, room: &str, refs: RefsPart) -> Append {
     let parts = serde_json::json!([parler_protocol::Part::from(refs.clone()).to_value()]);
     Append {
-        digest: retry_digest(parts.as_array().unwrap()),
+        digest: retry_digest(parts.as_array().unwrap(), &[], None),
         parts: parts.to_string().into(),
         refs: Some(refs),
         is_push: true,
         ..text(by, room, "")
     }
+}
+
+/// A part's word on a blob, without its length.
+pub(crate) fn reference(id: BundleId) -> BlobReference {
+    BlobReference { id, size: None }
 }
 
 /// The object id that is this hexadecimal digit 40 times.

@@ -1,6 +1,6 @@
 //! One request and its answer: sessions, deadlines, and sending again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +26,8 @@ const MAX_PROBLEM_BYTES: usize = 4 << 20; // 4 MiB: it may list 10,000 refs
 const MAX_JSON_BYTES: usize = 256 << 20; // 256 MiB
 /// How a blob is read to be sent.
 const UPLOAD_PIECE_BYTES: usize = 256 << 10; // 256 KiB
+/// How fast the slowest disk writes that a hub is waited for.
+const SLOW_DISK_BYTES_PER_SECOND: u64 = 16 << 20; // 16 MiB/s
 /// An idle connection is dropped sooner than the hub does it (10 s).
 const POOL_IDLE: Duration = Duration::from_secs(5);
 
@@ -36,6 +38,8 @@ pub struct Deadlines {
     pub connect: Duration,
     /// For an answer to begin, after the last byte of the request was taken; and for each next piece of it.
     pub stall: Duration,
+    /// For the whole of an answer that is held in memory: a hub that sends a byte now and then ends no sooner otherwise.
+    pub answer: Duration,
     /// How long sending again goes on after the first failure.
     pub retry: Duration,
 }
@@ -45,6 +49,7 @@ impl Default for Deadlines {
         Self {
             connect: Duration::from_secs(10),
             stall: Duration::from_secs(60),
+            answer: Duration::from_secs(600),
             retry: Duration::from_secs(20),
         }
     }
@@ -243,11 +248,16 @@ impl Client {
             .build();
         let begun = Instant::now();
         let mut reached = false;
+        // Whether the request itself, not only the proof before it, may have arrived without an answer.
+        let unanswered = Cell::new(false);
         loop {
-            let error = match self.attempt(request).await {
+            let error = match self.attempt(request, &unanswered).await {
                 Ok(response) => match read(response).await {
                     Ok(answer) => return Ok(answer),
-                    Err(error) => error,
+                    Err(error) => {
+                        unanswered.set(true);
+                        error
+                    }
                 },
                 Err(error) => error,
             };
@@ -263,7 +273,7 @@ impl Client {
                 .next()
                 .filter(|delay| again && begun.elapsed() + *delay < self.options.deadlines.retry);
             let Some(delay) = next else {
-                return Err(if request.stores && reached {
+                return Err(if request.stores && unanswered.get() {
                     self.unknown_outcome(error)
                 } else {
                     error
@@ -287,12 +297,19 @@ impl Client {
     }
 
     /// One attempt, with the session renewed once where the hub no longer takes it.
-    async fn attempt(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+    async fn attempt(&self, request: &Request<'_>, unanswered: &Cell<bool>) -> Result<Response, ClientError> {
         let session = self.session().await?;
-        match self.send(request, Some(&session.token)).await {
+        let send = async |token: &str| {
+            let answer = self.send(request, Some(token)).await;
+            if matches!(answer, Err(ClientError::Lost { .. } | ClientError::Deadline { .. })) {
+                unanswered.set(true);
+            }
+            answer
+        };
+        match send(&session.token).await {
             Err(ClientError::Problem(problem)) if problem.code == ErrorCode::Unauthenticated => {
                 let (session, _) = self.prove(problem.challenge, None).await?;
-                self.send(request, Some(&session.token)).await
+                send(&session.token).await
             }
             answer => answer,
         }
@@ -381,7 +398,13 @@ impl Client {
                 .header(CONTENT_LENGTH, message.len() as u64 + blob.size())
                 .body(upload(message.clone(), *blob, progress.clone()).map_err(ClientError::Source)?),
         };
-        let stall = self.options.deadlines.stall + request.patience;
+        let blob_bytes = match &request.body {
+            RequestBody::WithBlob(_, blob) => blob.size(),
+            RequestBody::Empty | RequestBody::Json(_) => 0,
+        };
+        // The hub answers when the blob is on its disk, and only then.
+        let sync = Duration::from_secs(blob_bytes / SLOW_DISK_BYTES_PER_SECOND);
+        let stall = self.options.deadlines.stall + request.patience + sync;
         let response = tokio::select! {
             answer = builder.send() => answer.map_err(|error| self.transport_error(&error))?,
             () = progress.stalled(stall) => return Err(self.deadline(stall)),
@@ -399,7 +422,12 @@ impl Client {
 
     async fn read_body(&self, mut response: Response, limit: usize) -> Result<Bytes, ClientError> {
         let mut body = Vec::new();
-        while let Some(piece) = self.within(self.options.deadlines.stall, response.chunk()).await? {
+        let deadlines = &self.options.deadlines;
+        let begun = Instant::now();
+        while let Some(piece) = self.within(deadlines.stall, response.chunk()).await? {
+            if begun.elapsed() > deadlines.answer {
+                return Err(self.deadline(deadlines.answer));
+            }
             if body.len() + piece.len() > limit {
                 return Err(self.not_a_hub(format!("an answer of more than {limit} bytes")));
             }

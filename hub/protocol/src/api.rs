@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    AgentId, AgentName, BundleId, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind,
-    RoomName, Seq,
+    AgentId, AgentName, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind, RoomName,
+    Seq,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
@@ -240,13 +240,4 @@ pub struct RefEntry {
     pub oid: Oid,
     /// The message that moved it there.
     pub seq: Seq,
-}
-
-/// One bundle's place in the answer of `GET /v1/rooms/{room}/bundles`: the line before its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BundleFrame {
-    /// The bundle.
-    pub id: BundleId,
-    /// Its bytes.
-    pub size: u64,
 }

@@ -42,7 +42,7 @@ error_codes! {
     BadRequest "bad_request" 400 false;
     /// A message with refs or a bundle is not signed by its author for this hub and room.
     BadSignature "bad_signature" 400 false;
-    /// The bytes sent do not hash to the id, or are not as many as, the message says.
+    /// The bytes sent do not hash to the id that the message says, or a blob is not as long as it says.
     BlobMismatch "blob_mismatch" 400 false;
     /// The same idempotency key, or message id, came with other content.
     IdempotencyConflict "idempotency_conflict" 409 false;
@@ -58,8 +58,6 @@ error_codes! {
     NotAdmitted "not_admitted" 403 false;
     /// Nothing there, or nothing for this agent: one answer for both.
     NotFound "not_found" 404 false;
-    /// The agent is a member, but this needs the room's owner.
-    NotOwner "not_owner" 403 false;
     /// The room's first push used the other object format.
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.

@@ -26,6 +26,8 @@ pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const MAX_REF_UPDATES: usize = 10_000;
 /// Most prerequisites of one bundle.
 pub const MAX_PREREQUISITES: usize = 10_000;
+/// Most bundles that one bundle may name as holding its prerequisites.
+pub const MAX_NEEDS: usize = 1024;
 /// Largest bundle header: everything before the pack.
 pub const MAX_BUNDLE_HEADER_BYTES: usize = 2 << 20; // 2 MiB
 

@@ -263,6 +263,20 @@ pub struct RefsPart {
     pub base_hint: Option<BaseHint>,
 }
 
+impl RefsPart {
+    /// What HEAD becomes by a room's first branches when their author did not say: main, master, or the first. Hub and
+    /// readers must agree on it, for it is in no message.
+    pub fn first_head(updates: &[RefUpdate]) -> Option<&RefName> {
+        let mut branches = updates
+            .iter()
+            .filter(|update| update.new.is_some())
+            .map(|update| &update.name)
+            .filter(|name| name.branch().is_some());
+        let named = |branch| branches.clone().find(|name| name.branch() == Some(branch));
+        named("main").or_else(|| named("master")).or_else(|| branches.next())
+    }
+}
+
 /// A file among the room's blobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

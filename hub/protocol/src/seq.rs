@@ -9,8 +9,29 @@ use crate::ParseError;
 
 /// A message's number in its room: 1 for the first, no gaps. 0 stands for "before the first".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Seq(u64);
+
+/// SQLite and other JSON readers hold 63-bit integers: a larger number could not be stored or compared.
+const MAX: u64 = i64::MAX as u64;
+
+impl TryFrom<u64> for Seq {
+    type Error = ParseError;
+
+    fn try_from(number: u64) -> Result<Self, ParseError> {
+        if number <= MAX {
+            Ok(Self(number))
+        } else {
+            Err(ParseError::new("message number", &number.to_string(), "is too large"))
+        }
+    }
+}
+
+impl From<Seq> for u64 {
+    fn from(seq: Seq) -> Self {
+        seq.0
+    }
+}
 
 impl Seq {
     /// Before the first message.
@@ -43,11 +64,35 @@ impl FromStr for Seq {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // SQLite and JSON readers hold 63-bit integers; a larger number could not be stored or compared.
         text.parse::<u64>()
             .ok()
-            .filter(|number| digits && *number <= i64::MAX as u64)
-            .map(Self)
+            .filter(|_| digits)
+            .and_then(|number| Self::try_from(number).ok())
             .ok_or_else(|| ParseError::new("message number", text, "is not a whole number"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_fits_every_reader() {
+        assert_eq!("42".parse::<Seq>().unwrap(), Seq::new(42));
+        assert_eq!(serde_json::from_str::<Seq>("42").unwrap(), Seq::new(42));
+        assert_eq!(serde_json::to_string(&Seq::new(42)).unwrap(), "42");
+        for bad in [
+            "",
+            "-1",
+            "+1",
+            "1.5",
+            " 1",
+            "x",
+            "9223372036854775808",
+            "18446744073709551615",
+        ] {
+            assert!(bad.parse::<Seq>().is_err(), "{bad}");
+            assert!(serde_json::from_str::<Seq>(bad).is_err() || bad == " 1", "{bad}");
+        }
     }
 }

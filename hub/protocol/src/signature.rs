@@ -244,9 +244,10 @@ fn verify_seen(message: &Message, hub: &HubId) -> Result<bool, VerifyError> {
     }
 }
 
-/// What two requests under one idempotency key must agree on: the parts without signature and `seen`, a bundle
-/// reduced to refs, prerequisites and object format, because packing the same objects again may give other bytes.
-pub fn retry_digest(parts: &[Value]) -> [u8; 32] {
+/// What two requests under one idempotency key must agree on: whom the message mentions, what it answers, and the parts
+/// without signature and `seen`, a bundle reduced to refs, prerequisites and object format, because packing the same
+/// objects again may give other bytes.
+pub fn retry_digest(parts: &[Value], mentions: &[String], reply_to: Option<MessageId>) -> [u8; 32] {
     let own_bundles: Vec<&Value> = parts
         .iter()
         .filter(|part| part["kind"] == part_kind::BUNDLE)
@@ -271,7 +272,8 @@ pub fn retry_digest(parts: &[Value]) -> [u8; 32] {
             _ => part.clone(),
         })
         .collect();
-    Sha256::digest(canonical_json(&Value::Array(reduced))).into()
+    let compared = json!({ "parts": reduced, "mentions": mentions, "replyTo": reply_to });
+    Sha256::digest(canonical_json(&compared)).into()
 }
 
 #[cfg(test)]
@@ -415,7 +417,11 @@ mod tests {
                 json!({"kind": "com.parler.sig", "sig": id}),
             ]
         };
-        assert_eq!(retry_digest(&parts(b"one", 'a')), retry_digest(&parts(b"two", 'a')));
-        assert_ne!(retry_digest(&parts(b"one", 'a')), retry_digest(&parts(b"one", 'b')));
+        let digest = |parts: &[Value]| retry_digest(parts, &[], None);
+        assert_eq!(digest(&parts(b"one", 'a')), digest(&parts(b"two", 'a')));
+        assert_ne!(digest(&parts(b"one", 'a')), digest(&parts(b"one", 'b')));
+        let one = parts(b"one", 'a');
+        assert_ne!(retry_digest(&one, &["bob".into()], None), digest(&one));
+        assert_ne!(retry_digest(&one, &[], Some(MessageId::generate())), digest(&one));
     }
 }

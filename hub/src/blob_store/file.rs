@@ -121,11 +121,11 @@ impl Shared {
         }
     }
 
-    /// Runs an fsync; after one that failed the store takes nothing more.
+    /// What became of an fsync; after one that failed the store takes nothing more, and says so at once.
     fn synced(&self, result: io::Result<()>) -> Result<(), BlobError> {
-        result.map_err(|error| {
+        result.map_err(|_| {
             self.stopped.store(true, Ordering::Release);
-            BlobError::Io(error)
+            BlobError::Stopped
         })
     }
 

@@ -64,10 +64,15 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
     if membership.is_none() {
         return Err(StoreError::NotFound.into());
     }
-    let brought = append.blob.as_ref().map(NewBlob::id);
-    for id in append.refers_to.iter().filter(|id| Some(**id) != brought) {
-        if !blobs::is_in_room(connection, room.row, id)? {
-            return Err(StoreError::UnknownBlob(*id).into());
+    let brought = append.blob.as_ref().map(|blob| (blob.id(), blob.size()));
+    for reference in &append.refers_to {
+        let size = match brought {
+            Some((id, size)) if id == reference.id => size,
+            _ => blobs::size_in_room(connection, room.row, &reference.id)?
+                .ok_or(StoreError::UnknownBlob(reference.id))?,
+        };
+        if reference.size.is_some_and(|said| said != size) {
+            return Err(StoreError::BlobSize(reference.id).into());
         }
     }
     let refs = append

@@ -10,9 +10,10 @@ use crate::store::{BlobLocation, NewBlob, StoreError};
 
 /// Stores the blob unless it is there, and links it to the room unless it is.
 pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob) -> Result<(), Failure> {
-    let (id, size, bytes) = match blob {
-        NewBlob::Inline { id, bytes } => (id, bytes.len() as u64, Some(bytes.as_ref())),
-        NewBlob::File { id, size } => (id, *size, None),
+    let (id, size) = (blob.id(), blob.size());
+    let bytes = match blob {
+        NewBlob::Inline { bytes, .. } => Some(bytes.as_ref()),
+        NewBlob::File { .. } => None,
     };
     connection
         .prepare_cached("INSERT INTO blobs (id, size, bytes) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO NOTHING")?
@@ -26,11 +27,13 @@ pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob
     Ok(())
 }
 
-/// Whether the room holds the blob.
-pub(super) fn is_in_room(connection: &Connection, room: i64, id: &BundleId) -> Result<bool, Failure> {
-    let mut select = connection
-        .prepare_cached("SELECT 1 FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2")?;
-    Ok(select.exists((room, id.as_bytes()))?)
+/// The length of a blob in bytes, where the room holds it.
+pub(super) fn size_in_room(connection: &Connection, room: i64, id: &BundleId) -> Result<Option<u64>, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT b.size FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2",
+    )?;
+    let size: Option<i64> = select.query_row((room, id.as_bytes()), |row| row.get(0)).optional()?;
+    Ok(size.map(i64::unsigned_abs))
 }
 
 /// Where the bytes of a blob are, for a member of a room that holds it.

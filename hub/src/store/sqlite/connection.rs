@@ -58,3 +58,24 @@ fn harden(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_on_the_disk_when_it_returns() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hub.db");
+        std::fs::File::create(&path).unwrap();
+        let connection = open_writer(&path).unwrap();
+        prepare_writer(&connection, None).unwrap();
+        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, String>(0));
+        assert_eq!(pragma("journal_mode").unwrap(), "wal");
+        // 2 is FULL: every commit syncs the log.
+        let synchronous: i64 = connection
+            .pragma_query_value(None, "synchronous", |row| row.get(0))
+            .unwrap();
+        assert_eq!(synchronous, 2);
+    }
+}

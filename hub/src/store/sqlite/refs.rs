@@ -13,9 +13,6 @@ use super::rooms::RoomRow;
 use super::{column, parsed, rooms, seq_of};
 use crate::store::StoreError;
 
-/// Where HEAD points after the first push that does not say, if it has one of these.
-const USUAL_HEADS: [&str; 2] = ["refs/heads/main", "refs/heads/master"];
-
 /// Ref changes that have been found allowed.
 #[derive(Debug)]
 pub(super) struct RefChanges {
@@ -72,7 +69,7 @@ pub(super) fn plan(connection: &Connection, room: &RoomRow, part: &RefsPart) -> 
     let head_ref = match &part.head {
         Some(head) if state.has(head.as_str())? => Some(head.clone()),
         Some(head) => return Err(StoreError::NoSuchRef(head.clone()).into()),
-        None if room.head_ref.is_none() => first_head(part, &places),
+        None if room.head_ref.is_none() => RefsPart::first_head(&part.updates).cloned(),
         None => None,
     };
     let is_first = room.object_format.is_none() && !part.updates.is_empty();
@@ -81,20 +78,6 @@ pub(super) fn plan(connection: &Connection, room: &RoomRow, part: &RefsPart) -> 
         head_ref,
         places,
     })
-}
-
-/// What HEAD points at after a first push that does not say: main, master, or the first branch.
-fn first_head(part: &RefsPart, places: &BTreeMap<RefName, Option<Oid>>) -> Option<RefName> {
-    let branches: Vec<&RefName> = part
-        .updates
-        .iter()
-        .map(|update| &update.name)
-        .filter(|name| name.branch().is_some() && places[*name].is_some())
-        .collect();
-    let usual = USUAL_HEADS
-        .iter()
-        .find_map(|usual| branches.iter().find(|name| name.as_str() == *usual));
-    usual.or(branches.first()).map(|name| (*name).clone())
 }
 
 impl RefChanges {
