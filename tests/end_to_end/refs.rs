@@ -53,6 +53,32 @@ fn a_branch_that_went_another_way_is_refused_in_gits_words_and_forced_on_demand(
 }
 
 #[test]
+fn git_parler_push_refuses_what_git_push_refuses() {
+    let world = world();
+    let work = pushed(&world);
+    let first = work.rev("main");
+    work.git("tag v1").success();
+    work.user().parler("push --room try main v1").success();
+    work.git("reset --quiet --hard HEAD~1").success();
+    let other = work.commit("c.txt", "another way\n");
+    work.git("tag --force v1").success();
+    let refused = work.user().parler("push --room try main").code(6);
+    assert!(refused.one_error_line().contains("main"), "{refused:?}");
+    let refused = work.user().parler("push --room try v1").code(6);
+    assert!(refused.one_error_line().contains("v1"), "{refused:?}");
+    let stranger = world.clone_with(world.path().join("origin.git"), "stranger", "");
+    stranger.commit("d.txt", "a third way\n");
+    let refused = stranger.user().parler("push --room try main").code(6);
+    assert!(refused.one_error_line().contains("main"), "{refused:?}");
+    let shown = room_refs(&work.user(), "try");
+    assert_eq!((&shown["refs/heads/main"], &shown["refs/tags/v1"]), (&first, &first));
+
+    work.user().parler("push --room try +main +v1").success();
+    let shown = room_refs(&work.user(), "try");
+    assert_eq!((&shown["refs/heads/main"], &shown["refs/tags/v1"]), (&other, &other));
+}
+
+#[test]
 fn what_the_room_has_and_i_do_not_is_to_be_fetched_first() {
     let world = world();
     let origin = world.origin();

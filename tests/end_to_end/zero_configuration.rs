@@ -58,6 +58,25 @@ fn the_hub_outlives_the_command_and_serves_the_next() {
     assert_eq!(world.processes(), [first.process]);
 }
 
+/// A script's lock, or the pipe that a CI job waits on, is let go of when the command ends.
+#[test]
+fn the_hub_keeps_no_file_of_whoever_started_it() {
+    let world = world();
+    let held = world.path().join("held");
+    let script = format!("exec 9>{0}; exec 17<{0}; exec git parler rooms", held.display());
+    world.user().run("sh", ["-c", &script]).success();
+    let hub = LocalHub::of(&world.user());
+    assert!(hub.runs(&world));
+    let files = fs::read_dir(format!("/proc/{}/fd", hub.process)).unwrap();
+    let open: Vec<_> = files
+        .map(|file| fs::read_link(file.unwrap().path()).unwrap_or_default())
+        .collect();
+    assert!(!open.is_empty());
+    assert!(!open.contains(&held), "{open:?}");
+    world.user().parler("rooms").success();
+    assert_eq!(world.processes(), [hub.process]);
+}
+
 #[test]
 fn a_hub_that_was_ended_is_started_again_with_everything_it_had() {
     let world = world();
