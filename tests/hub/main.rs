@@ -9,6 +9,7 @@ mod blobs;
 mod client;
 mod documented;
 mod drain;
+mod fixtures;
 mod guard;
 mod invites;
 mod local;

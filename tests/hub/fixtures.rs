@@ -1,0 +1,285 @@
+//! The golden files of `fixtures/wire` from both sides: the hub takes the requests and answers in that shape, and the
+//! client sends the requests and takes the answers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use parler_client::{Client, ClientOptions, Deadlines, Identity, NoSessionCache, PushesAnswer, ReadFrom};
+use parler_protocol::api::{CreateInvite, OpenSession, RoomAnswer, SessionOpened};
+use parler_protocol::{
+    AgentKey, ErrorCode, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, Signed, Verdict, paths,
+    session_proof_bytes, verify,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Agent, Push, TestHub, oid};
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fixtures/wire")
+        .join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn fixture_json(name: &str) -> Value {
+    serde_json::from_slice(&fixture(name)).unwrap()
+}
+
+/// The names and types of a value, without its values. Of a list the first element speaks for all.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), shape(value))).collect(),
+        Value::Array(items) => items.iter().take(1).map(shape).collect(),
+        Value::String(_) => json!("string"),
+        Value::Number(_) => json!("number"),
+        Value::Bool(_) => json!("boolean"),
+        Value::Null => Value::Null,
+    }
+}
+
+/// The shape of an answer, the parts of its messages aside: those are whatever the sender posted.
+fn answer_shape(mut value: Value) -> Value {
+    for message in value["messages"].as_array_mut().into_iter().flatten() {
+        message["parts"] = json!([]);
+    }
+    shape(&value)
+}
+
+#[track_caller]
+fn assert_shape(name: &str, answer: &Value) {
+    assert_eq!(answer_shape(answer.clone()), answer_shape(fixture_json(name)), "{name}");
+}
+
+#[tokio::test]
+async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_down() {
+    let hub = TestHub::start().await;
+    let mut alice = Agent::new(hub.address, hub.id, "alice");
+    alice.role = Some("planner".parse().unwrap());
+    let unauthenticated = alice.get(paths::ROOMS).await.expect(401).json();
+    assert_shape("problem-unauthenticated.json", &unauthenticated);
+    alice.open_session().await;
+
+    let made = alice
+        .post_bytes(paths::ROOMS, fixture("room-request.json"))
+        .await
+        .expect(201);
+    assert_shape("room-answer.json", &made.json());
+    let room: RoomAnswer = made.json();
+    let invite = alice
+        .post_bytes(paths::INVITES, fixture("invite-request.json"))
+        .await
+        .expect(201);
+    assert_shape("invite-answer.json", &invite.json());
+
+    // A session with every field of the request: another key, a role, the invite.
+    let mut bob = Agent::new(hub.address, hub.id, "bob");
+    bob.role = Some("reviewer".parse().unwrap());
+    let mut proof = serde_json::to_value(bob.proof(Some(bob.challenge().await))).unwrap();
+    proof["invite"] = invite.json::<Value>()["code"].clone();
+    assert_eq!(shape(&proof), shape(&fixture_json("session-request.json")));
+    let opened = bob.post(paths::SESSION, &proof).await.expect(200);
+    assert_shape("session-answer.json", &opened.json());
+    bob.token = opened.json::<SessionOpened>().token;
+
+    let bundle = b"# v2 git bundle\n";
+    let push = Push::new()
+        .branch("feature", None, Some(oid('a')))
+        .bundle(bundle)
+        .part(HandoffPart {
+            next: "review".into(),
+            summary: None,
+            to: None,
+            bundle: None,
+        });
+    let mut draft: Value = serde_json::from_slice(&push.sign(&alice, &room).body).unwrap();
+    draft["parts"].as_array_mut().unwrap().truncate(1);
+    draft["mentions"] = fixture_json("post-message.json")["mentions"].clone();
+    let unsigned = draft.to_string();
+    let posted = alice
+        .post_bytes(&paths::messages(&room.room), unsigned)
+        .await
+        .expect(201);
+    assert_shape("posted-answer.json", &posted.json());
+    let page = bob
+        .get(&format!("{}?after=0", paths::messages(&room.room)))
+        .await
+        .expect(200);
+    assert_shape("page-answer.json", &page.json());
+
+    let room = RoomAnswer {
+        head: page.head(),
+        ..room
+    };
+    let push = Push::new()
+        .branch("feature", None, Some(oid('a')))
+        .bundle(bundle)
+        .sign(&alice, &room);
+    alice
+        .post_with_blob(&room.room, &push.body, bundle)
+        .await
+        .expect(201)
+        .head();
+    let mut pushes: Value = bob.get(&paths::pushes(&room.room, Seq::ZERO)).await.expect(200).json();
+    pushes["messages"][0]["mentions"] = json!(["reviewer"]);
+    assert_shape("pushes-answer.json", &pushes);
+    assert_shape(
+        "refs-answer.json",
+        &bob.get(&paths::refs(&room.room)).await.expect(200).json(),
+    );
+    assert_shape(
+        "members-answer.json",
+        &bob.get(&paths::members(&room.room)).await.expect(200).json(),
+    );
+    assert_shape("rooms-answer.json", &bob.get(paths::ROOMS).await.expect(200).json());
+    let cursor = bob
+        .put(&paths::cursor(&room.room), &fixture_json("cursor.json"))
+        .await
+        .expect(200);
+    assert_shape("cursor.json", &cursor.json());
+    let late = Push::new().branch("feature", None, Some(oid('b'))).sign(&alice, &room);
+    let moved = alice
+        .post_bytes(&paths::messages(&room.room), late.body)
+        .await
+        .expect(409);
+    assert_shape("problem-ref-moved.json", &moved.json());
+}
+
+/// What the scripted hub was sent: path, body.
+type Requests = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A hub that knows nothing but the files: each path has its answer.
+async fn scripted_hub() -> (std::net::SocketAddr, Requests) {
+    let answers: BTreeMap<&str, (u16, &str)> = BTreeMap::from([
+        ("GET /v1/rooms", (200, "rooms-answer.json")),
+        ("POST /v1/rooms", (201, "room-answer.json")),
+        ("POST /v1/invites", (201, "invite-answer.json")),
+        ("POST /v1/join", (200, "room-answer.json")),
+        ("GET /v1/rooms/feature-checkout/members", (200, "members-answer.json")),
+        ("GET /v1/rooms/feature-checkout/messages", (200, "page-answer.json")),
+        ("POST /v1/rooms/feature-checkout/messages", (201, "posted-answer.json")),
+        ("PUT /v1/rooms/feature-checkout/cursor", (200, "cursor.json")),
+        ("GET /v1/rooms/feature-checkout/pushes", (200, "pushes-answer.json")),
+        ("POST /v1/rooms/moved/messages", (409, "problem-ref-moved.json")),
+    ]);
+    let requests = Requests::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let log = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (answers, log) = (answers.clone(), Arc::clone(&log));
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let (answers, log) = (answers.clone(), Arc::clone(&log));
+                async move {
+                    let call = format!("{} {}", request.method(), request.uri().path());
+                    let body = request.into_body().collect().await.unwrap().to_bytes();
+                    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                    let (status, file) = match call.as_str() {
+                        "POST /v1/session" if body["challenge"].is_null() => (401, "problem-unauthenticated.json"),
+                        "POST /v1/session" => (200, "session-answer.json"),
+                        call => answers[call],
+                    };
+                    log.lock().unwrap().push((call, body));
+                    let answer = Response::builder()
+                        .status(status)
+                        .body(Full::new(Bytes::from(fixture(file))));
+                    Ok::<_, std::convert::Infallible>(answer.unwrap())
+                }
+            });
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+        }
+    });
+    (address, requests)
+}
+
+#[tokio::test]
+async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_down() {
+    let (address, requests) = scripted_hub().await;
+    tokio::task::spawn_blocking(move || {
+        let asked: OpenSession = serde_json::from_slice(&fixture("session-request.json")).unwrap();
+        let client = Client::new(ClientOptions {
+            address: format!("http://{address}").parse().unwrap(),
+            identity: Identity {
+                key: Arc::new(AgentKey::from_random([7; 32])),
+                name: asked.name.clone(),
+                role: asked.role.clone(),
+            },
+            secret: None,
+            sessions: Box::new(NoSessionCache),
+            deadlines: Deadlines::default(),
+        })
+        .unwrap();
+        let sent = |call: &str| {
+            let requests = requests.lock().unwrap();
+            let (_, body) = requests.iter().rfind(|(sent, _)| sent == call).expect(call);
+            body.clone()
+        };
+        let room: RoomName = "feature-checkout".parse().unwrap();
+        let hub = HubId::from_bytes([0x42; 16]);
+
+        // Joining without a session proves the key and redeems the code in one request.
+        let code = asked.invite.clone().unwrap();
+        assert_eq!(client.join(&code).unwrap().room, room);
+        let proof: OpenSession = serde_json::from_value(sent("POST /v1/session")).unwrap();
+        assert_eq!(
+            (proof.id, &proof.name, &proof.role),
+            (asked.id, &asked.name, &asked.role)
+        );
+        assert_eq!((&proof.challenge, &proof.invite), (&asked.challenge, &asked.invite));
+        let bytes = session_proof_bytes(&proof.challenge.unwrap(), &address.to_string());
+        let sig = data_encoding::BASE64.decode(proof.sig.unwrap().as_bytes()).unwrap();
+        assert!(proof.id.verifies(&bytes, &sig.try_into().unwrap()));
+        assert_eq!(client.hub_id().unwrap(), hub);
+
+        assert_eq!(client.create_room(&room, RoomKind::Channel).unwrap().room, room);
+        assert_eq!(sent("POST /v1/rooms"), fixture_json("room-request.json"));
+        let invite: CreateInvite = serde_json::from_slice(&fixture("invite-request.json")).unwrap();
+        assert_eq!(client.create_invite(&invite).unwrap().code, code);
+        assert_eq!(sent("POST /v1/invites"), fixture_json("invite-request.json"));
+        assert_eq!(client.acknowledge(&room, Seq::new(42)).unwrap().cursor, Seq::new(42));
+        assert_eq!(
+            sent("PUT /v1/rooms/feature-checkout/cursor"),
+            fixture_json("cursor.json")
+        );
+
+        let message = Signed {
+            id: "01a22848-7edc-7640-a607-d7a11145b430".parse().unwrap(),
+            body: fixture("post-message.json"),
+        };
+        assert_eq!(client.post(&room, &message, None, None).unwrap().seq, Seq::new(42));
+        let body = fixture_json("post-message.json");
+        assert_eq!(sent("POST /v1/rooms/feature-checkout/messages"), body);
+        let moved = client
+            .post(&"moved".parse().unwrap(), &message, None, None)
+            .unwrap_err();
+        assert_eq!(moved.code(), Some(ErrorCode::RefMoved));
+
+        assert_eq!(client.rooms().unwrap().rooms[0].room, room);
+        assert_eq!(client.members(&room).unwrap().members[0].id, asked.id);
+        let stored = fixture("message.json");
+        let page = client.messages(&room, &ReadFrom::default()).unwrap();
+        let read = page.messages[0].get();
+        assert_eq!(
+            serde_json::from_str::<Value>(read).unwrap(),
+            fixture_json("message.json")
+        );
+        let PushesAnswer::Changed(pushes) = client.pushes(&room, None).unwrap() else {
+            panic!("no pushes")
+        };
+        assert_eq!(
+            (pushes.hub, pushes.version, pushes.messages.len()),
+            (hub, Seq::new(42), 1)
+        );
+        let message = Message::parse(stored.trim_ascii_end()).unwrap();
+        assert_eq!(verify(&message, &pushes.hub), Verdict::Valid);
+    })
+    .await
+    .unwrap();
+}
