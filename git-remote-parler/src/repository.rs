@@ -18,7 +18,7 @@ mod refs;
 mod revision;
 mod walk;
 
-pub use config::RemoteConfig;
+pub use config::{RemoteConfig, parse_bool};
 pub use history::Boundary;
 pub use refs::{LocalHead, LocalRef};
 pub use revision::{ObjectKind, Resolved};

@@ -1,7 +1,7 @@
 //! What a reader wants to know of a bundle before taking it: how large it is, where it leads, and whether what it
 //! builds on is here.
 
-use git_remote_parler::repository::Repository;
+use git_remote_parler::repository::{RemoteConfig, Repository};
 use parler_protocol::{BaseHint, BundleId, BundlePart};
 use serde::Serialize;
 
@@ -104,8 +104,19 @@ fn hinted_name(hint: &BaseHint, repository: Option<&Repository>) -> String {
     let remotes = repository
         .and_then(|repository| repository.remotes().ok())
         .unwrap_or_default();
-    let of_hint = |url: &String| Some(url) == hint.url.as_ref();
-    match remotes.iter().find(|remote| remote.urls.iter().any(of_hint)) {
+    let tracked = |remote: &&RemoteConfig| {
+        let tracking = format!("refs/remotes/{}/{branch}", remote.name);
+        repository.is_some_and(|repository| matches!(repository.find_ref(&tracking), Ok(Some(_))))
+    };
+    let found = match &hint.url {
+        Some(url) => remotes.iter().find(|remote| remote.urls.contains(url)),
+        // A place on its author's machine has no address for others: the one remote that has such a branch is meant.
+        None => {
+            let mut with_branch = remotes.iter().filter(tracked);
+            with_branch.next().filter(|_| with_branch.next().is_none())
+        }
+    };
+    match found {
         Some(remote) => format!("{}/{branch}", remote.name),
         None => branch.to_owned(),
     }

@@ -105,6 +105,9 @@ pub(crate) struct Join {
     /// An invite code, or a link that ends in one
     #[arg(value_name = "CODE|LINK")]
     pub(crate) code: String,
+    /// What this agent does, such as reviewer; an empty text takes the role away
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -158,6 +161,9 @@ pub(crate) struct Push {
     /// Commits that the receiver has: auto, none, or revisions [default: parler.base, then auto]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,
+    /// Make a bundle of all history, which needs no other
+    #[arg(long, conflicts_with = "base")]
+    pub(crate) full: bool,
     /// A text to post with it
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) note: Option<String>,
@@ -215,6 +221,9 @@ pub(crate) enum HubVerb {
         /// Say on standard output when it serves
         #[arg(long)]
         announce: bool,
+        /// Nothing that the starter had open is open here
+        #[arg(long, requires = "announce")]
+        alone: bool,
     },
     /// Start it unless it runs
     Start,

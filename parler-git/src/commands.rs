@@ -57,23 +57,28 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
         _ => {}
     }
     let context = Context::new(environment, cli.globals)?;
-    let config = |key: &str| context.config(key).ok().flatten();
-    let color = color_choice(context.globals.color, &context.environment, config);
+    let config = |key: &str| context.config(key);
+    let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);
-    match cli.verb {
-        Verb::Connect(args) => connect::run(&context, &args, &mut output)?,
-        Verb::Whoami => whoami::run(&context, &mut output)?,
-        Verb::Invite(args) => invite::run(&context, &args, &mut output)?,
-        Verb::Join(args) => join::run(&context, &args, &mut output)?,
-        Verb::Rooms => rooms::run(&context, &mut output)?,
-        Verb::Roster => roster::run(&context, &mut output)?,
-        Verb::Send(args) => send::run(&context, &args, &mut output)?,
-        Verb::Recv(args) => recv::run(&context, &args, &mut output)?,
-        Verb::Handoff(args) => handoff::run(&context, &args, &mut output)?,
-        Verb::Push(args) => push::run(&context, &args, &mut output)?,
-        Verb::Fetch(args) => fetch::run(&context, &args, &mut output)?,
-        Verb::Apply(args) => apply::run(&context, &args, &mut output)?,
-        Verb::Show(args) => show::run(&context, &args, &mut output)?,
+    run_here(&context, cli.verb, &mut output).map_err(|error| context.naming_the_agent(error))
+}
+
+/// Runs a verb that starts from its surroundings.
+fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
+    match verb {
+        Verb::Connect(args) => connect::run(context, &args, output)?,
+        Verb::Whoami => whoami::run(context, output)?,
+        Verb::Invite(args) => invite::run(context, &args, output)?,
+        Verb::Join(args) => join::run(context, &args, output)?,
+        Verb::Rooms => rooms::run(context, output)?,
+        Verb::Roster => roster::run(context, output)?,
+        Verb::Send(args) => send::run(context, &args, output)?,
+        Verb::Recv(args) => recv::run(context, &args, output)?,
+        Verb::Handoff(args) => handoff::run(context, &args, output)?,
+        Verb::Push(args) => push::run(context, &args, output)?,
+        Verb::Fetch(args) => fetch::run(context, &args, output)?,
+        Verb::Apply(args) => apply::run(context, &args, output)?,
+        Verb::Show(args) => show::run(context, &args, output)?,
         Verb::Hub(_) | Verb::Demo(_) => {}
     }
     output.deliver()

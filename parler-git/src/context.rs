@@ -3,10 +3,10 @@
 
 use std::cell::OnceCell;
 
-use git_remote_parler::git::{Git, Side};
-use git_remote_parler::repository::{Repository, RepositoryError};
+use git_remote_parler::git::{Git, GitError, Side};
+use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
-use parler_client::Client;
+use parler_client::{Client, Identity};
 use parler_protocol::{AgentName, RoomName};
 
 use crate::agents::{NameSource, Named, default_name};
@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::{Agent, Agents};
+use crate::text;
 
 /// Longest name that is read from the work tree's file.
 const MAX_NAME_FILE_BYTES: u64 = 1024;
@@ -90,34 +91,51 @@ impl Context {
             None => {
                 let entries = match self.global_config.get() {
                     Some(entries) => entries,
-                    None => self.global_config.get_or_init(|| self.read_global_config()),
+                    None => {
+                        let read = self.read_global_config()?;
+                        self.global_config.get_or_init(|| read)
+                    }
                 };
+                let key = listed_key(key);
                 entries
                     .iter()
                     .rev()
-                    .find(|(name, _)| name == key)
+                    .find(|(name, _)| *name == key)
                     .map(|(_, value)| value.clone())
             }
         };
         Ok(value.filter(|value| !value.is_empty()))
     }
 
-    fn read_global_config(&self) -> Vec<(String, String)> {
+    /// Whether a setting that is off unless set is on.
+    pub(crate) fn is_set(&self, key: &str) -> Result<bool> {
+        match self.config(key)? {
+            None => Ok(false),
+            Some(value) => parse_bool(Some(&value))
+                .ok_or_else(|| Error::usage(format_args!("{key} is '{value}', which is neither true nor false"))),
+        }
+    }
+
+    fn read_global_config(&self) -> Result<Vec<(String, String)>> {
         let listed = self
             .git
             .command(Side::Push, "config")
             .args(["-z", "--get-regexp", "^(parler|color)\\."])
             .run();
-        // Git ends with 1 where nothing matches; what else could fail here fails elsewhere with a better message.
-        let listed = listed.unwrap_or_default();
+        let listed = match listed {
+            Ok(listed) => listed,
+            // Nothing matches.
+            Err(GitError::Failed { code: Some(1), .. }) => Vec::new(),
+            // A file that cannot be read may hold the hub that is meant: git names it.
+            Err(error) => return Err(error.into()),
+        };
         let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
-        entries
-            .map(|entry| {
-                let text = String::from_utf8_lossy(entry);
-                let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
-                (key.to_owned(), value.to_owned())
-            })
-            .collect()
+        let entry = |entry: &[u8]| {
+            let text = String::from_utf8_lossy(entry);
+            let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+            (key.to_owned(), value.to_owned())
+        };
+        Ok(entries.map(entry).collect())
     }
 
     /// Sets a value of git's configuration: the repository's, or the user's outside of one.
@@ -196,7 +214,38 @@ impl Context {
     /// A client of the hub that is meant, speaking as the agent that acts.
     pub(crate) fn client(&self) -> Result<Client> {
         let (agent, _) = self.agent()?;
-        hubs::client(&self.hub()?, agent.identity, &self.home, &self.environment)
+        self.client_of(&self.hub()?, agent.identity)
+    }
+
+    /// A client of this hub, speaking as this agent.
+    pub(crate) fn client_of(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
+        let insecure = |authority: &str| self.allows_plain_http(authority);
+        hubs::client(hub, identity, &self.home, &self.environment, insecure)
+    }
+
+    /// Whether plain http is allowed to this host (`host[:port]`), which is not this machine.
+    pub(crate) fn allows_plain_http(&self, authority: &str) -> Result<bool> {
+        self.is_set(&hubs::insecure_key(authority))
+    }
+
+    /// Says in an error about a key that the hub has not let in whose key that is, and how to act as another agent.
+    pub(crate) fn naming_the_agent(&self, error: Error) -> Error {
+        if !error.is_stranger() {
+            return error;
+        }
+        let Ok((agent, source)) = self.agent() else {
+            return error;
+        };
+        let name = text::name(agent.identity.name.as_str());
+        let next = match source {
+            // Nobody chose this agent: a new directory is a new one.
+            NameSource::Place => {
+                "git parler join CODE, or act as an agent that is in: PARLER_AGENT=NAME, git clone -c parler.agent=NAME .."
+            }
+            _ => "git parler join CODE",
+        };
+        let what = format!("{} (agent {name}, by {})", error.what(), source.describe());
+        Error::new(error.kind, what).then(next)
     }
 
     /// The room that is meant, where one is.
@@ -225,6 +274,22 @@ impl Context {
         self.repository.as_ref().map_or_else(RoomCache::none, |repository| {
             RoomCache::in_directory(&repository.parler_dir())
         })
+    }
+}
+
+/// A key as git lists it: section and variable in lower case, what is between as it is.
+fn listed_key(key: &str) -> String {
+    match (key.find('.'), key.rfind('.')) {
+        (Some(first), Some(last)) => {
+            let (section, name) = (&key[..first], &key[last..]);
+            format!(
+                "{}{}{}",
+                section.to_ascii_lowercase(),
+                &key[first..last],
+                name.to_ascii_lowercase()
+            )
+        }
+        _ => key.to_ascii_lowercase(),
     }
 }
 

@@ -39,7 +39,7 @@ struct Source {
 
 /// Plays the demo.
 pub(crate) fn run(environment: &Environment, args: &Demo) -> Result<()> {
-    let mut output = Output::new(false, crate::output::color_choice(None, environment, |_| None));
+    let mut output = Output::new(false, crate::output::color_choice(None, environment, |_| Ok(None))?);
     let source = find_source(environment, args)?;
     let stage = Stage::build(environment, source.as_ref())?;
     match (&source, &args.repo) {

@@ -105,6 +105,12 @@ impl Environment {
         }
     }
 
+    /// Where what is to be gone again soon is put: `TMPDIR`.
+    pub(crate) fn temporary_directory(&self) -> PathBuf {
+        let named = self.filled("TMPDIR");
+        named.map_or_else(|| PathBuf::from("/tmp"), |path| self.directory.join(path))
+    }
+
     /// The environment for git children.
     pub(crate) fn for_git(&self) -> GitEnvironment {
         GitEnvironment::new(self.variables.iter().cloned())

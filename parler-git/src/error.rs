@@ -81,6 +81,7 @@ pub(crate) struct Error {
     what: String,
     next: Option<String>,
     told: bool,
+    stranger: bool,
 }
 
 /// The result of everything a command does.
@@ -93,6 +94,7 @@ impl Error {
             what: what.to_string(),
             next: None,
             told: false,
+            stranger: false,
         }
     }
 
@@ -111,6 +113,11 @@ impl Error {
     /// Whether the command's JSON has told it.
     pub(crate) const fn is_told(&self) -> bool {
         self.told
+    }
+
+    /// Whether the hub does not know the key that spoke to it.
+    pub(crate) const fn is_stranger(&self) -> bool {
+        self.stranger
     }
 
     /// The error for programs.
@@ -222,7 +229,11 @@ impl From<Problem> for Error {
                 ..error
             }
             .then("ask for a new one: git parler invite --group ROOM"),
-            ErrorCode::NotAdmitted => error.then("git parler join CODE"),
+            ErrorCode::NotAdmitted => Self {
+                stranger: true,
+                ..error
+            }
+            .then("git parler join CODE"),
             _ => error,
         }
     }

@@ -7,14 +7,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use git_remote_parler::address::{Address, HubChoice as AddressHub};
+use git_remote_parler::fetch::FetchError;
+use git_remote_parler::push::PushError;
 use git_remote_parler::repository::{Repository, RepositoryError};
-use git_remote_parler::session::{Connected, Session, Surroundings};
+use git_remote_parler::room::RoomError;
+use git_remote_parler::session::{Connected, Session, SessionError, Surroundings};
+use parler_client::ClientError;
+use parler_protocol::ErrorCode;
 
 use crate::cli::Globals;
 use crate::context::Context;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hubs::{self, HubChoice};
+use crate::hubs::HubChoice;
 use crate::text;
 
 /// What git expects of a helper that failed.
@@ -51,7 +56,8 @@ fn serve(environment: Environment) -> std::result::Result<(), String> {
     };
     let context = Context::new(environment, Globals::default()).map_err(|error| error.line())?;
     refuse_unless_asked(&context).map_err(|error| error.line())?;
-    let insecure = |authority: &str| is_set(&context, &format!("parler.{authority}.insecure"));
+    // A configuration that cannot be read allows nothing; it is told when the agent is looked for.
+    let insecure = |authority: &str| context.allows_plain_http(authority).unwrap_or(false);
     let address = Address::from_arguments(name, url, insecure).map_err(|error| error.to_string())?;
     let program = Program {
         context: &context,
@@ -59,7 +65,25 @@ fn serve(environment: Environment) -> std::result::Result<(), String> {
     };
     let remarks = EscapedLines::new(io::stderr());
     Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program)
-        .map_err(|error| error.to_string())
+        .map_err(|error| told(&context, &error))
+}
+
+/// What a session failed for, for people. A hub that does not know this agent's key says so of whichever agent acts, and
+/// in a new clone that is a new one.
+fn told(context: &Context, error: &SessionError) -> String {
+    let client = match error {
+        SessionError::Client(error)
+        | SessionError::Room(RoomError::Client(error))
+        | SessionError::Push(PushError::Client(error) | PushError::Room(RoomError::Client(error)))
+        | SessionError::Fetch(FetchError::Client(error)) => Some(error),
+        _ => None,
+    };
+    match client {
+        Some(ClientError::Problem(problem)) if problem.code == ErrorCode::NotAdmitted => {
+            context.naming_the_agent(problem.clone().into()).line()
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// Git sets a variable when nobody typed the URL: a submodule's comes from the repository that was cloned. Git itself
@@ -69,7 +93,7 @@ fn refuse_unless_asked(context: &Context) -> Result<()> {
         .environment
         .variable("GIT_PROTOCOL_FROM_USER")
         .is_none_or(|from_user| from_user != "0");
-    if asked || is_set(context, "parler.allowSubmodules") {
+    if asked || context.is_set("parler.allowSubmodules")? {
         return Ok(());
     }
     Err(Error::new(
@@ -77,11 +101,6 @@ fn refuse_unless_asked(context: &Context) -> Result<()> {
         "a room's URL that nobody typed, such as a submodule's, is not followed",
     )
     .then("git config --global parler.allowSubmodules true"))
-}
-
-fn is_set(context: &Context, key: &str) -> bool {
-    let value = context.config(key).ok().flatten();
-    value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1"))
 }
 
 /// This process, as a session sees it.
@@ -110,7 +129,7 @@ impl Surroundings for Program<'_> {
                 AddressHub::At(address) => HubChoice::At(address.clone()).recognised(&self.context.home)?,
             };
             let (agent, _) = self.context.agent()?;
-            let client = hubs::client(&hub, agent.identity, &self.context.home, &self.context.environment)?;
+            let client = self.context.client_of(&hub, agent.identity)?;
             Ok(Connected {
                 client,
                 is_local: hub == HubChoice::Local,

@@ -3,7 +3,7 @@
 use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity};
 
 use crate::environment::Environment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
 use crate::local_hub::LocalHub;
 use crate::sessions::SessionFile;
@@ -72,10 +72,28 @@ impl Chosen<'_> {
     }
 }
 
+/// The setting that allows plain http to this host (`host[:port]`).
+pub(crate) fn insecure_key(authority: &str) -> String {
+    format!("parler.{authority}.insecure")
+}
+
 /// A client of a hub that speaks as this agent. Starts the local hub if that is meant and does not run; nothing else
-/// is sent yet.
-pub(crate) fn client(hub: &HubChoice, identity: Identity, home: &Home, environment: &Environment) -> Result<Client> {
+/// is sent yet. Every client is made here, so whichever way a hub was named, nothing goes to another machine in the
+/// clear unless `insecure` allows it for that host.
+pub(crate) fn client(
+    hub: &HubChoice,
+    identity: Identity,
+    home: &Home,
+    environment: &Environment,
+    insecure: impl Fn(&str) -> Result<bool>,
+) -> Result<Client> {
     let (address, secret, sessions) = match hub {
+        HubChoice::At(address) if !address.is_https() && !address.is_loopback() && !insecure(&address.authority())? => {
+            let authority = address.authority();
+            let what = format!("{authority} is not on this machine, and plain http is not allowed there");
+            return Err(Error::new(ErrorKind::Refused, what)
+                .then(format!("use https, or git config {} true", insecure_key(&authority))));
+        }
         HubChoice::At(address) => (
             address.clone(),
             None,

@@ -6,6 +6,7 @@
 mod agents;
 mod banner;
 mod bundles;
+mod choice;
 mod cli;
 mod commands;
 mod context;
@@ -26,6 +27,7 @@ mod room_log;
 mod sessions;
 mod text;
 mod view;
+mod visible_json;
 
 use std::io::Write;
 use std::path::Path;

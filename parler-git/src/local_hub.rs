@@ -28,12 +28,17 @@ use crate::home::{Home, create_private_dir, read_private};
 mod serve;
 
 #[cfg(feature = "local-hub")]
-pub(crate) use serve::serve;
+pub(crate) use serve::{serve, start_alone};
 
 /// In a program without the hub there is nothing to serve.
 #[cfg(not(feature = "local-hub"))]
 pub(crate) fn serve(_hub: &LocalHub, _environment: &Environment, _announce: bool) -> Result<()> {
     Err(Error::fatal("this git-parler was built without a hub").then("git parler connect --hub URL"))
+}
+
+#[cfg(not(feature = "local-hub"))]
+pub(crate) fn start_alone(_environment: &Environment) -> Result<()> {
+    Ok(())
 }
 
 /// How long a hub may take from its start to its word that it serves.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cli::ColorWhen;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::text;
+use crate::{text, visible_json};
 
 /// The line that tells of a handoff.
 pub(crate) const BANNER: Style = Style::new()
@@ -61,7 +61,7 @@ impl Output {
     /// Adds one JSON value on a line of its own to the result.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
         let value =
-            serde_json::to_string(value).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
+            visible_json::to_string(value).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
         self.line(&value)
     }
 
@@ -108,15 +108,14 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
 pub(crate) fn color_choice(
     flag: Option<ColorWhen>,
     environment: &Environment,
-    config: impl Fn(&str) -> Option<String>,
-) -> ColorChoice {
-    let configured = || {
-        ["color.parler", "color.ui"]
-            .iter()
-            .find_map(|key| config(key))
-            .and_then(|value| parse_color(&value))
+    config: impl Fn(&str) -> Result<Option<String>>,
+) -> Result<ColorChoice> {
+    let configured = match config("color.parler")? {
+        Some(value) => Some(value),
+        None => config("color.ui")?,
     };
-    match flag.or_else(configured) {
+    let configured = configured.and_then(|value| parse_color(&value));
+    Ok(match flag.or(configured) {
         Some(ColorWhen::Always) => ColorChoice::Always,
         Some(ColorWhen::Never) => ColorChoice::Never,
         Some(ColorWhen::Auto) | None => {
@@ -130,7 +129,7 @@ pub(crate) fn color_choice(
                 ColorChoice::Never
             }
         }
-    }
+    })
 }
 
 /// Git's words for colour.
@@ -151,9 +150,12 @@ mod tests {
     fn the_option_beats_configuration_and_that_beats_the_environment() {
         let quiet = Environment::for_test(&[("NO_COLOR", "1"), ("TERM", "xterm")]);
         let loud = Environment::for_test(&[("CLICOLOR_FORCE", "1"), ("TERM", "xterm")]);
-        let none = |_: &str| None;
-        let ui = |key: &str| (key == "color.ui").then(|| "always".to_owned());
-        let both = |key: &str| Some(if key == "color.parler" { "never" } else { "always" }.to_owned());
+        let color_choice = |flag, environment, config: &dyn Fn(&str) -> Option<String>| {
+            color_choice(flag, environment, |key| Ok(config(key))).unwrap()
+        };
+        let none = &|_: &str| None;
+        let ui = &|key: &str| (key == "color.ui").then(|| "always".to_owned());
+        let both = &|key: &str| Some(if key == "color.parler" { "never" } else { "always" }.to_owned());
         assert_eq!(color_choice(Some(ColorWhen::Always), &quiet, none), ColorChoice::Always);
         assert_eq!(color_choice(None, &quiet, none), ColorChoice::Never);
         assert_eq!(color_choice(None, &quiet, ui), ColorChoice::Always);

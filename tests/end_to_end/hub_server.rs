@@ -9,11 +9,24 @@ use parler_hub::{Hub, HubOptions};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
+const OWNER: &str = "PARLER_TEST_OWNER";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
 pub(crate) fn start(world: &World) -> HubProcess {
-    HubProcess::start(world, "hub", |listen: &str, data: &Path| {
+    start_for(world, "")
+}
+
+/// Starts a hub that lets in this key, and others by invite.
+#[track_caller]
+pub(crate) fn start_closed(world: &World, owner: &str) -> HubProcess {
+    start_for(world, owner)
+}
+
+#[track_caller]
+fn start_for(world: &World, owner: &str) -> HubProcess {
+    let owner = owner.to_owned();
+    HubProcess::start(world, "hub", move |listen: &str, data: &Path| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args([
@@ -24,6 +37,7 @@ pub(crate) fn start(world: &World) -> HubProcess {
             ])
             .env_clear()
             .env(LISTEN, listen)
+            .env(OWNER, &owner)
             .env(DATA, data);
         command
     })
@@ -46,8 +60,10 @@ fn serve_for_another_test() {
         .block_on(async {
             let listener = tokio::net::TcpListener::bind(listen.to_str().unwrap()).await.unwrap();
             let address = listener.local_addr().unwrap();
+            let owner = std::env::var(OWNER).unwrap_or_default();
             let options = HubOptions {
-                open: true,
+                open: owner.is_empty(),
+                owners: owner.parse().into_iter().collect(),
                 ..HubOptions::new(PathBuf::from(data))
             };
             let hub = Hub::open(options).unwrap();

@@ -17,6 +17,7 @@ mod reading;
 mod refs;
 mod repositories;
 mod secrets;
+mod several_machines;
 mod signatures;
 mod story;
 mod tags;

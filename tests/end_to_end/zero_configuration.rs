@@ -63,7 +63,7 @@ fn the_hub_outlives_the_command_and_serves_the_next() {
 fn the_hub_keeps_no_file_of_whoever_started_it() {
     let world = world();
     let held = world.path().join("held");
-    let script = format!("exec 9>{0}; exec 17<{0}; exec git parler rooms", held.display());
+    let script = format!("exec 9>{0}; exec 3<{0}; exec git parler rooms", held.display());
     world.user().run("sh", ["-c", &script]).success();
     let hub = LocalHub::of(&world.user());
     assert!(hub.runs(&world));

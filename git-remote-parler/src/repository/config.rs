@@ -176,8 +176,9 @@ fn normal_key(key: &str) -> String {
     .concat()
 }
 
-/// Git's booleans: true, yes, on or a number that is not 0; false, no, off, 0 or nothing after `=`.
-fn parse_bool(value: Option<&str>) -> Option<bool> {
+/// Git's booleans: true, yes, on or a number that is not 0; false, no, off, 0 or nothing after `=`. No value at all is
+/// true; what is none of these is none.
+pub fn parse_bool(value: Option<&str>) -> Option<bool> {
     let Some(value) = value else { return Some(true) };
     match value.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Some(true),

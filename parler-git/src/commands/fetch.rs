@@ -5,10 +5,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use git_remote_parler::spool::{Spool, SpoolWriter};
+use git_remote_parler::spool::SpoolWriter;
 use parler_client::Client;
-use parler_protocol::{BundleId, RoomName};
+use parler_protocol::{BundleId, BundlePart, RoomName};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::cli::Fetch;
 use crate::context::Context;
@@ -25,70 +26,80 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
     let reference = Reference::require(&args.id)?;
     let client = context.client()?;
     let found = find_bundle(context, &client, &reference)?;
-    let id = *found.bundle.id();
-    let spool = download(&client, found.room.state.room(), &id, &context.environment.directory)?;
+    let (room, part) = (found.room.state.room(), &found.bundle.part);
+    let short = part.blob.short();
     let wanted = args
         .output
         .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{}.bundle", id.short())));
+        .unwrap_or_else(|| PathBuf::from(format!("{short}.bundle")));
     if wanted == Path::new("-") {
+        let mut spool = SpoolWriter::new(context.environment.temporary_directory());
+        download(&client, room, part, &mut spool)?;
         let mut bytes = output.bytes()?;
-        let copied = io::copy(&mut spool.reader(), &mut bytes).and_then(|_| bytes.flush());
+        let copied = io::copy(&mut spool.finish().reader(), &mut bytes).and_then(|_| bytes.flush());
         return copied.map_err(|error| Error::output(&error));
     }
     let path = context.environment.directory.join(&wanted);
-    store(&spool, &path).map_err(|error| Error::io(format_args!("write {}", wanted.display()), &error))?;
+    let writing = |error: &io::Error| Error::io(format_args!("write {}", wanted.display()), error);
+    // A rename would put a file in the place of a directory's entry, a device or a pipe.
+    if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+        return Err(Error::new(
+            ErrorKind::Refused,
+            format_args!("{} is there and is not a file", wanted.display()),
+        ));
+    }
+    let mut file = tempfile::Builder::new()
+        .prefix(".parler-")
+        // As any file of the user: the umask takes away what it takes away.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(path.parent().unwrap_or_else(|| Path::new("/")))
+        .map_err(|error| writing(&error))?;
+    download(&client, room, part, &mut file)?;
+    file.as_file().sync_all().map_err(|error| writing(&error))?;
+    file.persist(&path).map_err(|error| writing(&error.error))?;
     output.either(
         &format!(
-            "bundle {} · {} · {}",
-            id.short(),
-            text::size(spool.size()),
+            "bundle {short} · {} · {}",
+            text::size(part.size),
             text::one_line(&wanted.to_string_lossy())
         ),
-        &json!({ "id": id, "size": spool.size(), "file": wanted.to_string_lossy(), "room": found.room.state.room() }),
+        &json!({ "id": part.blob, "size": part.size, "file": wanted.to_string_lossy(), "room": room }),
     )
 }
 
-/// A bundle's bytes, which hash to its id.
-pub(super) fn download(client: &Client, room: &RoomName, id: &BundleId, directory: &Path) -> Result<Spool> {
-    let mut blob = client.blob(room, id).map_err(|error| in_room(room, error))?;
-    let mut spool = SpoolWriter::new(directory);
+/// Writes a bundle's bytes: as many as its author signed for, and all that was written is to be thrown away unless they
+/// hash to its id.
+fn download(client: &Client, room: &RoomName, part: &BundlePart, sink: &mut impl Write) -> Result<()> {
+    let short = part.blob.short();
+    let mut blob = client.blob(room, &part.blob).map_err(|error| in_room(room, error))?;
+    if blob.size != part.size {
+        let what = format!(
+            "the hub offers {} bytes for bundle {short}, which has {}",
+            blob.size, part.size
+        );
+        return Err(Error::new(ErrorKind::Refused, what));
+    }
+    let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         // The errors of a read from the hub, and of a write to this machine's disk, are told apart.
         let read = blob
             .read(&mut piece)
-            .map_err(|error| Error::new(ErrorKind::Unreachable, format_args!("bundle {}: {error}", id.short())))?;
+            .map_err(|error| Error::new(ErrorKind::Unreachable, format_args!("bundle {short}: {error}")))?;
         if read == 0 {
             break;
         }
-        spool
-            .write_all(&piece[..read])
+        hash.update(&piece[..read]);
+        sink.write_all(&piece[..read])
             .map_err(|error| Error::io("keep the bundle", &error))?;
     }
-    let spool = spool.finish();
-    if spool.id() != *id {
-        return Err(Error::new(
-            ErrorKind::Refused,
-            format_args!(
-                "the hub sent other bytes for bundle {}: they hash to {}",
-                id.short(),
-                spool.id().short()
-            ),
-        ));
+    let id = BundleId::from_digest(hash.finalize().into());
+    if id == part.blob {
+        return Ok(());
     }
-    Ok(spool)
-}
-
-fn store(spool: &Spool, path: &Path) -> io::Result<()> {
-    let directory = path.parent().unwrap_or_else(|| Path::new("/"));
-    let mut file = tempfile::Builder::new()
-        .prefix(".parler-")
-        // As any file of the user: the umask takes away what it takes away.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)?;
-    io::copy(&mut spool.reader(), &mut file)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    let what = format!(
+        "the hub sent other bytes for bundle {short}: they hash to {}",
+        id.short()
+    );
+    Err(Error::new(ErrorKind::Refused, what))
 }

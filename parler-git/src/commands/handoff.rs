@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::cli::Handoff;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hubs;
 use crate::naming::{Reference, one_bundle};
 use crate::output::Output;
 use crate::posting::{Place, mentions, post};
@@ -32,7 +31,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     let instruction = Instruction::new(&args.next, &args.instruction)?;
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
-    let client = hubs::client(&hub, agent.identity, &context.home, &context.environment)?;
+    let client = context.client_of(&hub, agent.identity)?;
     let subject = match &args.bundle {
         Some(named) => find_subject(context, &client, &room, named)?,
         None => Subject::Nothing,

@@ -6,14 +6,19 @@ use crate::cli::{Globals, Hub, HubVerb};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
-use crate::local_hub::{LocalHub, serve};
+use crate::local_hub::{LocalHub, serve, start_alone};
 use crate::output::Output;
 
 pub(super) fn run(environment: &Environment, globals: &Globals, args: &Hub) -> Result<()> {
     let hub = LocalHub::of(&Home::of(environment)?);
     let mut output = Output::new(globals.json, anstream::ColorChoice::Never);
     let record = match args.what {
-        HubVerb::Run { announce } => return serve(&hub, environment, announce),
+        HubVerb::Run { announce, alone } => {
+            if announce && !alone {
+                start_alone(environment)?;
+            }
+            return serve(&hub, environment, announce);
+        }
         HubVerb::Stop => {
             let ran = hub.stop()?;
             output.either(

@@ -4,10 +4,11 @@ use parler_client::HubAddress;
 use parler_protocol::InviteCode;
 use serde_json::json;
 
+use crate::choice::Choice;
 use crate::cli::Join;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::hubs::{self, HubChoice};
+use crate::hubs::{Chosen, HubChoice};
 use crate::output::Output;
 
 pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result<()> {
@@ -15,23 +16,40 @@ pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result
     let code: InviteCode = args.code.parse().map_err(|_| {
         Error::usage("that is no invite code: 8 to 32 of A-Z 2-9 without I and O").then("git parler join CODE")
     })?;
-    let linked = match linked_hub(&args.code)? {
+    let linked = match linked_hub(&args.code, |authority| context.allows_plain_http(authority))? {
         Some(address) => Some(HubChoice::At(address).recognised(&context.home)?),
         None => None,
     };
-    let hub = match &linked {
-        Some(hub) => hub.clone(),
+    let chosen = context.globals.hub.is_some();
+    let configured = context.config("parler.hub")?;
+    let hub = match linked {
+        Some(linked) if chosen && context.hub()? != linked => {
+            return Err(Error::usage("the link and --hub name different hubs").then("leave --hub out"));
+        }
+        Some(linked) => linked,
         None => context.hub()?,
     };
-    let (agent, _) = context.agent()?;
-    let client = hubs::client(&hub, agent.identity, &context.home, &context.environment)?;
-    let joined = client.join(&code)?;
+    let is_linked = args.code.contains('/');
     // Somebody who came by a link and has chosen no hub means this one from now on.
-    if linked.is_some() && context.hub()? != hub && context.config("parler.hub")?.is_none() {
-        context.set_config("parler.hub", &hub.to_config())?;
+    let keeps_hub = chosen || (is_linked && configured.is_none() && hub != HubChoice::Local);
+    let choice = Choice::new(context, hub, keeps_hub, args.role.as_deref())?;
+    let client = choice.client(context)?;
+    let joined = client.join(&code)?;
+    choice.keep(context)?;
+    let place = choice.hub.to_config();
+    if keeps_hub {
+        output.remark(&format!("the hub is {place} from now on (git config parler.hub)"));
+    }
+    let later = Chosen {
+        flag: None,
+        environment: context.environment.hub.as_deref(),
+        config: if keeps_hub { Some(&place) } else { configured.as_deref() },
+    };
+    let later = later.winner()?.recognised(&context.home)?;
+    if later != choice.hub {
         output.remark(&format!(
-            "the hub is {} from now on (git config parler.hub)",
-            hub.to_config()
+            "other commands speak to another hub here, {}: git parler connect --hub {place}",
+            later.to_config()
         ));
     }
     output.either(
@@ -41,7 +59,7 @@ pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result
 }
 
 /// The hub of a link `https://HOST/join/CODE` or `parler://HOST/join/CODE`; none of a code alone.
-fn linked_hub(link: &str) -> Result<Option<HubAddress>> {
+fn linked_hub(link: &str, insecure: impl Fn(&str) -> Result<bool>) -> Result<Option<HubAddress>> {
     let Some((base, _)) = link.rsplit_once("/join/") else {
         return Ok(None);
     };
@@ -51,7 +69,7 @@ fn linked_hub(link: &str) -> Result<Option<HubAddress>> {
         return base.parse().map(Some).map_err(|error| wrong(&error));
     };
     let plain: HubAddress = format!("http://{rest}").parse().map_err(|error| wrong(&error))?;
-    if plain.is_loopback() {
+    if plain.is_loopback() || insecure(&plain.authority())? {
         return Ok(Some(plain));
     }
     format!("https://{rest}")
@@ -66,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_link_names_its_hub() {
-        let hub = |link: &str| linked_hub(link).map(|hub| hub.map(|hub| hub.to_string()));
+        let insecure = |authority: &str| Ok(authority == "lab.example:7777");
+        let hub = |link: &str| linked_hub(link, insecure).map(|hub| hub.map(|hub| hub.to_string()));
         assert_eq!(hub("ABCDEFGHJK99").unwrap(), None);
         assert_eq!(
             hub("https://hub.example/x/join/ABCDEFGHJK99").unwrap().as_deref(),
@@ -79,6 +98,10 @@ mod tests {
         assert_eq!(
             hub("parler://127.0.0.1:7/join/ABCDEFGHJK99").unwrap().as_deref(),
             Some("http://127.0.0.1:7")
+        );
+        assert_eq!(
+            hub("parler://lab.example:7777/join/ABCDEFGHJK99").unwrap().as_deref(),
+            Some("http://lab.example:7777")
         );
         for bad in [
             "ftp://x/join/ABCDEFGHJK99",

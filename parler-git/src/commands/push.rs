@@ -7,7 +7,6 @@ use super::filled;
 use crate::cli::Push;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::hubs;
 use crate::output::Output;
 use crate::posting::mentions;
 use crate::pushing::{Instruction, current_branch, parse_change, push, push_policy};
@@ -36,7 +35,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
 
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
-    let client = hubs::client(&hub, agent.identity, &context.home, &context.environment)?;
+    let client = context.client_of(&hub, agent.identity)?;
     let policy = push_policy(repository, &hub, args.base.as_deref())?;
     let extra = |bundle: Option<BundleId>| -> Vec<Part> {
         let note = note.map(|text| TextPart { text: text.to_owned() }.into());
@@ -47,6 +46,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         changes,
         extra: (note.is_some() || instruction.is_some()).then_some(&extra),
         mentions: mentions(instruction.iter().filter_map(|instruction| instruction.to.as_deref())),
+        full: args.full,
         ..PushRequest::default()
     };
     let headline = |report: &git_remote_parler::push::PushReport| match (&report.posted, &instruction) {

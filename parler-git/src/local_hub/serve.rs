@@ -4,7 +4,9 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use parler_hub::{Hub, HubOptions, LocalPolicy};
@@ -22,6 +24,8 @@ use crate::home::{create_private_dir, write_private};
 
 /// How long a hub waits for the end of the one before it.
 const LOCK_DEADLINE: Duration = Duration::from_secs(15);
+/// The file descriptor behind stdin, stdout and stderr, which the starter chose for the hub.
+const FIRST_INHERITED: i32 = 3;
 /// A log that was longer at the start of a hub is put aside.
 const LOG_KEPT_BYTES: u64 = 8 << 20; // 8 MiB
 
@@ -38,6 +42,21 @@ pub(crate) fn serve(hub: &LocalHub, environment: &Environment, announce: bool) -
         let _ = io::stdout().write_all(error.what().as_bytes());
     }
     served
+}
+
+/// Starts this process again without the files that whoever started it had open: the lock of a script, or the pipe that
+/// a CI job waits on, would be held for as long as the hub lives. Comes back where the program's file is not known.
+pub(crate) fn start_alone(environment: &Environment) -> Result<()> {
+    let Some(executable) = environment.executable.as_deref() else {
+        return Ok(());
+    };
+    // Marked, not closed: nothing may close a file that something in this process still takes for its own.
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
+    let failed = Command::new(executable)
+        .arg0("git-parler")
+        .args(["hub", "run", "--announce", "--alone"])
+        .exec();
+    Err(Error::io("start the hub without the files of its starter", &failed))
 }
 
 fn prepare(hub: &LocalHub, environment: &Environment) -> Result<tokio::runtime::Runtime> {
