@@ -23,14 +23,6 @@ impl ObjectFormat {
             Self::Sha256 => 32,
         }
     }
-
-    /// The id git writes where there is no object.
-    pub const fn null_oid(self) -> Oid {
-        match self {
-            Self::Sha1 => Oid::Sha1([0; 20]),
-            Self::Sha256 => Oid::Sha256([0; 32]),
-        }
-    }
 }
 
 impl fmt::Display for ObjectFormat {

@@ -384,3 +384,33 @@ pub struct SigPart {
     /// 1.
     pub v: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rooms_first_head_is_a_branch_that_exists() {
+        let head = |names: &[(&str, bool)]| {
+            let update = |(name, made): &(&str, bool)| RefUpdate {
+                name: name.parse().unwrap(),
+                old: (!made).then(|| "a".repeat(40).parse().unwrap()),
+                new: made.then(|| "b".repeat(40).parse().unwrap()),
+                forced: false,
+                peeled: None,
+            };
+            let updates: Vec<_> = names.iter().map(update).collect();
+            RefsPart::first_head(&updates).map(ToString::to_string)
+        };
+        let (a, main, master) = ("refs/heads/a", "refs/heads/main", "refs/heads/master");
+        for (names, expected) in [
+            (&[(a, true), (master, true), (main, true)][..], Some(main)),
+            (&[(a, true), (master, true), (main, false)], Some(master)),
+            (&[("refs/tags/main", true), (a, true), ("refs/heads/b", true)], Some(a)),
+            (&[("refs/heads/x/main", true)], Some("refs/heads/x/main")),
+            (&[("refs/tags/main", true), (main, false)], None),
+        ] {
+            assert_eq!(head(names).as_deref(), expected, "{names:?}");
+        }
+    }
+}
