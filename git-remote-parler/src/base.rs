@@ -145,7 +145,7 @@ fn tracking_refs(repository: &Repository) -> Result<Vec<TrackingRef>, Repository
     let refs = repository.refs("refs/")?;
     let mut tracked = Vec::new();
     for remote in &remotes {
-        let url = remote.urls.first().map(|url| without_credentials(url));
+        let url = remote.urls.first().and_then(|url| address_for_others(url));
         let head = format!("refs/remotes/{}/HEAD", remote.name);
         let head = refs.iter().find(|local| local.name == head).map(|local| local.oid);
         let mut of_remote = Vec::new();
@@ -208,7 +208,25 @@ fn remote_name(refspec: &str, local: &str) -> Option<String> {
     }
 }
 
-/// A remote's URL as it may be shown to others: without password, and without a user name where that is a credential
+/// A remote's URL as receivers in a room may know it: none for a place on this machine, whose path is nobody's business,
+/// and none for what only a helper program understands.
+fn address_for_others(url: &str) -> Option<String> {
+    let scheme = gix::url::parse(url.as_bytes().as_bstr()).ok()?.scheme;
+    let is_understood = matches!(scheme.as_str(), "ssh" | "git" | "http" | "https");
+    let is_helper = url.split_once("::").is_some_and(|(helper, _)| {
+        let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
+        helper.bytes().all(of_name)
+    });
+    (is_understood && !is_helper).then(|| without_credentials(url))
+}
+
+/// Whether a remote's URL is a place on this machine.
+pub(crate) fn is_local(url: &str) -> bool {
+    let parsed = gix::url::parse(url.as_bytes().as_bstr());
+    parsed.is_ok_and(|parsed| parsed.scheme == gix::url::Scheme::File)
+}
+
+/// A remote's URL without what is secret in it: without password, and without a user name where that is a credential
 /// (`https://token@host`; the `git` of `git@host` is part of the address).
 pub(crate) fn without_credentials(url: &str) -> String {
     let Ok(mut parsed) = gix::url::parse(url.as_bytes().as_bstr()) else {
@@ -256,6 +274,28 @@ mod tests {
         ] {
             assert_eq!(without_credentials(url), shown);
         }
+    }
+
+    #[test]
+    fn no_path_of_this_machine_leaves_it() {
+        for (url, shown) in [
+            ("https://token@host/p.git", Some("https://host/p.git")),
+            ("git@host:p/q.git", Some("git@host:p/q.git")),
+            ("ssh://git@host/p", Some("ssh://git@host/p")),
+            ("git://host/p", Some("git://host/p")),
+            ("http://[::1]:80/p", Some("http://[::1]:80/p")),
+            ("/home/alice/p.git", None),
+            ("../p", None),
+            ("~/p", None),
+            ("file:///home/alice/p.git", None),
+            ("file://host/p.git", None),
+            ("ext::sh -c x", None),
+            ("helper::https://host/p", None),
+        ] {
+            assert_eq!(address_for_others(url).as_deref(), shown, "{url}");
+        }
+        assert!(is_local("/srv/p") && is_local("../p") && is_local("file:///srv/p"));
+        assert!(!is_local("https://host/p") && !is_local("git@host:p"));
     }
 
     #[test]

@@ -2,15 +2,20 @@
 //! the bundle's author had them from. Never from an address that came over the wire; writes objects alone, no ref,
 //! `FETCH_HEAD` or tag.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, Instant};
 
 use gix::bstr::ByteSlice;
 use parler_protocol::{BaseHint, Oid, RefName};
 
-use crate::base::ordinary_remotes;
+use crate::base::{is_local, ordinary_remotes, without_credentials};
+use crate::fetch::Notice;
 use crate::fetch_plan::External;
-use crate::git::{BULK_PATIENCE, GitError, Side, one_line};
-use crate::repository::{Repository, RepositoryError};
+use crate::git::{GitError, Side, one_line};
+use crate::repository::{RemoteConfig, Repository, RepositoryError};
+
+/// How long the other remotes may take, all together, for what one fetch from a room misses.
+const BASE_FETCH_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Commits that are not here, and what would bring them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,85 +30,153 @@ pub struct MissingBase {
     pub tried: Option<String>,
 }
 
-impl std::fmt::Display for MissingBase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl MissingBase {
+    /// What is missing, and why it could not be had.
+    pub fn what(&self) -> String {
         let Some(first) = self.oids.first() else {
-            return f.write_str("nothing");
+            return "nothing".to_owned();
         };
-        write!(f, "commit {first}")?;
+        let mut text = format!("commit {first}");
         if self.oids.len() > 1 {
-            write!(f, " and {} more", self.oids.len() - 1)?;
+            text.push_str(&format!(" and {} more", self.oids.len() - 1));
         }
         if let Some(name) = &self.on {
-            write!(f, " ({name} of its author's remote)")?;
+            text.push_str(&format!(" ({name} of its author's remote)"));
         }
         if let Some(why) = &self.tried {
-            write!(f, "; fetching it failed: {why}")?;
+            text.push_str(&format!("; fetching it failed: {why}"));
         }
-        match &self.command {
-            Some(command) => write!(f, ": {command}"),
-            None => f.write_str(": ask its author for: git parler push --full"),
-        }
+        text
+    }
+
+    /// The command that helps, and whose it is when that is somebody else's.
+    pub fn help(&self) -> String {
+        let by_author = || "git parler push --full, by its author".to_owned();
+        self.command.clone().unwrap_or_else(by_author)
     }
 }
 
-/// Fetches what is external to the room, as far as configured remotes have it. Gives what is missing still.
-pub(crate) fn fetch_external(
-    repository: &Repository,
-    external: &[External],
-    may_fetch: bool,
-) -> Result<Option<MissingBase>, RepositoryError> {
-    let mut hints: Vec<Option<&BaseHint>> = Vec::new();
-    for hint in external.iter().map(|external| external.hint.as_ref()) {
-        if !hints.contains(&hint) {
-            hints.push(hint);
-        }
+impl std::fmt::Display for MissingBase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what(), self.help())
     }
-    for hint in hints {
-        let oids: Vec<Oid> = external
-            .iter()
-            .filter(|external| external.hint.as_ref() == hint)
-            .map(|external| external.oid)
-            .collect();
-        let missing = fetch_from_one(repository, oids, hint, may_fetch)?;
-        if missing.is_some() {
-            return Ok(missing);
-        }
-    }
-    Ok(None)
 }
 
-fn fetch_from_one(
-    repository: &Repository,
-    oids: Vec<Oid>,
-    hint: Option<&BaseHint>,
+/// What one fetch from a room asks of other remotes. No remote is asked twice for the same.
+pub(crate) struct BaseFetch<'a> {
+    repository: &'a Repository,
     may_fetch: bool,
-) -> Result<Option<MissingBase>, RepositoryError> {
-    let mut oids = still_missing(repository, oids)?;
-    if oids.is_empty() {
-        return Ok(None);
+    notice: Option<Notice<'a>>,
+    patience: Duration,
+    /// By remote, what was asked for, and why it failed.
+    asked: HashSet<(String, Vec<String>)>,
+    failure: Option<String>,
+}
+
+impl<'a> BaseFetch<'a> {
+    /// Nothing is asked yet.
+    pub(crate) fn new(repository: &'a Repository, may_fetch: bool, notice: Option<Notice<'a>>) -> Self {
+        Self {
+            repository,
+            may_fetch,
+            notice,
+            patience: BASE_FETCH_PATIENCE,
+            asked: HashSet::new(),
+            failure: None,
+        }
     }
-    let remote = match hint.and_then(|hint| hint.url.as_deref()) {
-        Some(url) => remote_at(repository, url)?,
-        None => None,
-    };
-    let mut tried = None;
-    if let (Some(remote), Some(hint), true) = (&remote, hint, may_fetch) {
-        for attempt in attempts(repository, hint, &oids) {
-            tried = fetch(repository, remote, &attempt).err().map(|error| error.to_string());
-            oids = still_missing(repository, oids)?;
-            if oids.is_empty() {
-                return Ok(None);
+
+    /// Fetches what is external to the room, as far as configured remotes have it. Gives what is missing still.
+    pub(crate) fn bring(&mut self, external: &[External]) -> Result<Option<MissingBase>, RepositoryError> {
+        let mut hints: Vec<Option<&BaseHint>> = Vec::new();
+        for hint in external.iter().map(|external| external.hint.as_ref()) {
+            if !hints.contains(&hint) {
+                hints.push(hint);
             }
         }
+        for hint in hints {
+            let of_hint: Vec<&External> = external
+                .iter()
+                .filter(|external| external.hint.as_ref() == hint)
+                .collect();
+            let missing = self.bring_by_hint(&of_hint, hint)?;
+            if missing.is_some() {
+                return Ok(missing);
+            }
+        }
+        Ok(None)
     }
-    let command = hint.and_then(|hint| command_for(remote.as_deref(), hint));
-    Ok(Some(MissingBase {
-        oids,
-        on: hint.map(|hint| hint.name.clone()),
-        command,
-        tried,
-    }))
+
+    /// What is to be said of a commit that no remote is asked for.
+    pub(crate) fn without_asking(&self, external: &External) -> Result<MissingBase, RepositoryError> {
+        let hint = external.hint.as_ref();
+        let remotes = hint.map_or(Ok(Vec::new()), |hint| remotes_for(self.repository, hint))?;
+        Ok(MissingBase {
+            oids: vec![external.oid],
+            on: hint.map(|hint| hint.name.clone()),
+            command: hint.and_then(|hint| command_for(remotes.first().map(|remote| remote.name.as_str()), hint)),
+            tried: self.failure.clone(),
+        })
+    }
+
+    fn bring_by_hint(
+        &mut self,
+        external: &[&External],
+        hint: Option<&BaseHint>,
+    ) -> Result<Option<MissingBase>, RepositoryError> {
+        let Some(first) = external.first() else { return Ok(None) };
+        let mut oids = still_missing(self.repository, external.iter().map(|external| external.oid).collect())?;
+        if oids.is_empty() {
+            return Ok(None);
+        }
+        if let (Some(hint), true) = (hint, self.may_fetch) {
+            for remote in remotes_for(self.repository, hint)? {
+                for refspecs in attempts(self.repository, hint, &oids) {
+                    self.ask(&remote, refspecs, first);
+                    oids = still_missing(self.repository, oids)?;
+                    if oids.is_empty() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(Some(MissingBase {
+            oids,
+            ..self.without_asking(first)?
+        }))
+    }
+
+    fn ask(&mut self, remote: &RemoteConfig, refspecs: Vec<String>, first: &External) {
+        if self.patience.is_zero() || !self.asked.insert((remote.name.clone(), refspecs.clone())) {
+            return;
+        }
+        if let Some(notice) = self.notice {
+            let place = remote
+                .urls
+                .first()
+                .map(|url| without_credentials(url))
+                .unwrap_or_default();
+            let what = match refspecs.as_slice() {
+                [only] => only.clone(),
+                many => format!("{} commits", many.len()),
+            };
+            let why = first
+                .bundle
+                .map(|id| format!(", which bundle {} builds on", id.short()));
+            let line = format!(
+                "fetching {what} from {} ({place}){}",
+                remote.name,
+                why.unwrap_or_default()
+            );
+            notice(&one_line(line.as_bytes()));
+        }
+        let began = Instant::now();
+        let result = fetch(self.repository, &remote.name, &refspecs, self.patience);
+        self.patience = self.patience.saturating_sub(began.elapsed());
+        if let Err(error) = result {
+            self.failure = Some(error.to_string());
+        }
+    }
 }
 
 fn still_missing(repository: &Repository, oids: Vec<Oid>) -> Result<Vec<Oid>, RepositoryError> {
@@ -129,35 +202,45 @@ fn attempts(repository: &Repository, hint: &BaseHint, oids: &[Oid]) -> Vec<Vec<S
     }
 }
 
-fn fetch(repository: &Repository, remote: &str, refspecs: &[String]) -> Result<(), GitError> {
-    let mut fetch = repository.command(Side::Push, "fetch").args([
-        "--quiet",
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--no-auto-maintenance",
-        "--no-recurse-submodules",
-        // Without it git would move the remote's tracking refs on the way.
-        "--refmap=",
-    ]);
+fn fetch(repository: &Repository, remote: &str, refspecs: &[String], patience: Duration) -> Result<(), GitError> {
+    let mut fetch = repository
+        .command(Side::Push, "fetch")
+        // Nobody sees a question: git's stderr is ours. A program that answers for the user, as in GIT_ASKPASS, may.
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .args([
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+            // Without it git would move the remote's tracking refs on the way.
+            "--refmap=",
+        ]);
     if repository.is_shallow() {
         fetch = fetch.arg("--depth=1");
     }
     fetch
         .args(["--end-of-options", remote])
         .args(refspecs)
-        .patience(BULK_PATIENCE)
+        .patience(patience)
         .run()
         .map(|_| ())
 }
 
-/// The configured remote at this address, if there is one.
-fn remote_at(repository: &Repository, url: &str) -> Result<Option<String>, RepositoryError> {
-    let remotes = ordinary_remotes(repository)?;
-    let found = remotes
-        .into_iter()
-        .find(|remote| remote.urls.iter().any(|own| is_same_place(own, url)));
+/// The configured remotes that a hint means: the one at its address. A hint without one is of a place on its author's
+/// machine, and means those of this repository's remotes that are on this one.
+fn remotes_for(repository: &Repository, hint: &BaseHint) -> Result<Vec<RemoteConfig>, RepositoryError> {
+    let mut remotes = ordinary_remotes(repository)?;
     // A remote called like an option cannot be asked.
-    Ok(found.map(|remote| remote.name).filter(|name| !name.starts_with('-')))
+    remotes.retain(|remote| !remote.name.starts_with('-'));
+    match hint.url.as_deref() {
+        Some(url) => {
+            remotes.retain(|remote| remote.urls.iter().any(|own| is_same_place(own, url)));
+            remotes.truncate(1);
+        }
+        None => remotes.retain(|remote| remote.urls.first().is_some_and(|url| is_local(url))),
+    }
+    Ok(remotes)
 }
 
 /// Whether two URLs are of one repository, however they spell it: `git@host:a/b.git` and `https://host/a/b` are.

@@ -4,7 +4,7 @@
 use parler_client::{Client, ClientError};
 use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
 
-use crate::base_fetch::MissingBase;
+pub use crate::base_fetch::MissingBase;
 use crate::import::{ImportError, ImportLimits, Imported, PinTiming};
 use crate::pins::{self, PIN_ROOT, Pin};
 use crate::repository::{Repository, RepositoryError};
@@ -167,13 +167,35 @@ pub enum FetchError {
     Client(#[from] ClientError),
 }
 
+impl FetchError {
+    /// What is wrong, without what helps. The text of the error is both.
+    pub fn what(&self) -> String {
+        match self {
+            Self::BaseMissing { what, room, missing } => format!("{what} of room '{room}' needs {}", missing.what()),
+            other => other.to_string(),
+        }
+    }
+
+    /// What helps against a missing base.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::BaseMissing { missing, .. } => Some(missing.help()),
+            _ => None,
+        }
+    }
+}
+
 /// Fetches from one room into one repository.
 pub struct Fetcher<'a> {
     repository: &'a Repository,
     client: &'a Client,
     state: &'a RoomState,
     policy: &'a FetchPolicy,
+    notice: Option<Notice<'a>>,
 }
+
+/// Takes a line for people, said before something that may take long.
+pub type Notice<'a> = &'a dyn Fn(&str);
 
 impl<'a> Fetcher<'a> {
     /// A fetcher. Nothing happens yet.
@@ -183,7 +205,14 @@ impl<'a> Fetcher<'a> {
             client,
             state,
             policy,
+            notice: None,
         }
+    }
+
+    /// Says what is fetched from another remote, and from which, before it is.
+    pub fn telling(self, notice: Notice<'a>) -> Self {
+        let notice = Some(notice);
+        Self { notice, ..self }
     }
 
     /// Brings these objects here, with everything they reach. Those that are here already are left alone. One request

@@ -4,7 +4,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use parler_protocol::{BaseHint, BundleId, Oid};
+use parler_protocol::limits::MAX_NEEDS;
+use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
 
 use crate::room_state::{RoomBundle, RoomState};
 
@@ -25,8 +26,6 @@ pub(crate) struct FetchPlan {
     pub(crate) bundles: Vec<BundleId>,
     /// What must be here before that.
     pub(crate) external: Vec<External>,
-    /// Prerequisites that, as the room says, are somewhere in these bundles.
-    pub(crate) hoped_for: Vec<Oid>,
 }
 
 /// Which objects are here, in the same order.
@@ -36,21 +35,29 @@ pub(crate) type Present<'a, E> = &'a dyn Fn(&[Oid]) -> Result<Vec<bool>, E>;
 pub(crate) struct FetchPlanner<'a, E> {
     pub(crate) state: &'a RoomState,
     pub(crate) present: Present<'a, E>,
-    /// Whether `needs` is believed. Where it was wrong, prerequisites that no bundle has as its tip count as external.
-    pub(crate) trusts_needs: bool,
+    /// Bundles whose `needs` were wrong: what they expect and no bundle has as its tip counts as external.
+    pub(crate) distrusted: &'a HashSet<BundleId>,
     /// Bundles that are not what they say, and count as absent.
     pub(crate) excluded: &'a HashSet<BundleId>,
+}
+
+/// What was found out while planning.
+#[derive(Default)]
+struct Known {
+    here: HashMap<Oid, bool>,
+    /// What a bundle expects that is not here: how much of it no bundle brings, and how much in all.
+    costs: HashMap<BundleId, (usize, usize)>,
 }
 
 /// How far a plan has come.
 #[derive(Default)]
 struct Growing {
     plan: FetchPlan,
-    /// For each chosen bundle those that must come before it.
+    /// For each chosen bundle those that must come before it, each once.
     after: HashMap<BundleId, Vec<BundleId>>,
     /// In the order of choice.
     chosen: Vec<BundleId>,
-    known: HashMap<Oid, bool>,
+    known: Known,
     seen_external: HashSet<Oid>,
 }
 
@@ -70,9 +77,13 @@ impl<E> FetchPlanner<'_, E> {
         Ok(growing.plan)
     }
 
-    /// The bundle to take for a wanted object: the newest of those that expect least of what is not here.
-    pub(crate) fn bundle_for(&self, tip: &Oid) -> Result<Option<BundleId>, E> {
-        self.best(tip, &mut HashMap::new())
+    /// The bundle to take for each wanted object. With each object comes who moved the wanted ref to it: that member's
+    /// bundles come before all others, for any member can name any object.
+    pub(crate) fn bundles_for(&self, tips: &[(Oid, Option<AgentId>)]) -> Result<Vec<Option<BundleId>>, E> {
+        let mut known = Known::default();
+        tips.iter()
+            .map(|(tip, mover)| self.best(tip, mover.as_ref(), &mut known))
+            .collect()
     }
 
     fn look_at(&self, layer: &[BundleId], growing: &mut Growing) -> Result<Vec<BundleId>, E> {
@@ -83,42 +94,49 @@ impl<E> FetchPlanner<'_, E> {
         )?;
         let mut next = Vec::new();
         for bundle in bundles {
-            let missing: Vec<Oid> = bundle
-                .part
-                .prerequisites
-                .iter()
-                .filter(|oid| !growing.known[*oid])
-                .copied()
-                .collect();
+            let mut seen = HashSet::new();
+            let missing = bundle.part.prerequisites.iter().filter(|oid| seen.insert(**oid));
+            let missing: Vec<Oid> = missing.filter(|oid| !growing.known.here[*oid]).copied().collect();
+            // Each once, however many of the missing lead to it.
+            let mut before = BTreeSet::new();
+            let mut lost = Vec::new();
             for oid in missing {
-                if let Some(id) = self.best(&oid, &mut growing.known)? {
-                    growing.choose(id, Some(*bundle.id()), &mut next);
-                } else if !self.follow_needs(bundle, growing, &mut next) {
+                match self.best(&oid, None, &mut growing.known)? {
+                    Some(id) => _ = before.insert(id),
+                    None => lost.push(oid),
+                }
+            }
+            let needs = if lost.is_empty() {
+                BTreeSet::new()
+            } else {
+                self.needs_of(bundle)
+            };
+            if needs.is_empty() {
+                for oid in lost {
                     growing.expect(External {
                         oid,
                         bundle: Some(*bundle.id()),
                         hint: bundle.part.base_hint.clone(),
                     });
-                } else {
-                    growing.plan.hoped_for.push(oid);
                 }
+            }
+            before.extend(needs);
+            for id in before {
+                growing.choose(id, Some(*bundle.id()), &mut next);
             }
         }
         Ok(next)
     }
 
-    fn follow_needs(&self, bundle: &RoomBundle, growing: &mut Growing, next: &mut Vec<BundleId>) -> bool {
-        let needs = bundle
-            .part
-            .needs
-            .iter()
-            .filter(|id| *id != bundle.id() && self.state.bundle(id).is_some());
-        let mut followed = false;
-        for id in needs.filter(|id| self.trusts_needs && !self.excluded.contains(id)) {
-            growing.choose(*id, Some(*bundle.id()), next);
-            followed = true;
+    /// The bundles that a bundle's author names as holding what it expects. They need not.
+    fn needs_of(&self, bundle: &RoomBundle) -> BTreeSet<BundleId> {
+        let needs = &bundle.part.needs;
+        if needs.len() > MAX_NEEDS || self.distrusted.contains(bundle.id()) {
+            return BTreeSet::new();
         }
-        followed
+        let is_good =
+            |id: &&BundleId| *id != bundle.id() && self.state.bundle(id).is_some() && !self.excluded.contains(*id);
+        needs.iter().filter(is_good).copied().collect()
     }
 
     fn providers(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> {
@@ -126,26 +144,46 @@ impl<E> FetchPlanner<'_, E> {
         self.state.providers(tip).filter(is_good)
     }
 
-    fn best(&self, tip: &Oid, known: &mut HashMap<Oid, bool>) -> Result<Option<BundleId>, E> {
+    /// The best bundle for an object: of whoever moved a ref to it if there is one, then the newest of those that expect
+    /// least of what is not here.
+    fn best(&self, tip: &Oid, mover: Option<&AgentId>, known: &mut Known) -> Result<Option<BundleId>, E> {
         let candidates: Vec<&RoomBundle> = self.providers(tip).collect();
         if candidates.len() > 1 {
-            self.learn(candidates.iter().flat_map(|bundle| &bundle.part.prerequisites), known)?;
+            self.weigh(&candidates, known)?;
         }
-        let missing = |oid: &&Oid| !known.get(*oid).copied().unwrap_or(false);
-        let cost = |bundle: &&&RoomBundle| {
-            let absent: Vec<&Oid> = bundle.part.prerequisites.iter().filter(missing).collect();
-            let outside = absent.iter().filter(|oid| self.providers(oid).next().is_none()).count();
-            (outside, absent.len())
+        let rank = |bundle: &&&RoomBundle| {
+            let of_a_stranger = mover != Some(&bundle.author_id);
+            let unvouched = !self.state.is_vouched(bundle, tip);
+            (
+                of_a_stranger,
+                unvouched,
+                known.costs.get(bundle.id()).copied().unwrap_or_default(),
+            )
         };
         // `min_by_key` takes the first of equals, so the newest comes first.
-        Ok(candidates.iter().rev().min_by_key(cost).map(|bundle| *bundle.id()))
+        Ok(candidates.iter().rev().min_by_key(rank).map(|bundle| *bundle.id()))
     }
 
-    fn learn<'o>(&self, oids: impl Iterator<Item = &'o Oid>, known: &mut HashMap<Oid, bool>) -> Result<(), E> {
-        let unknown: BTreeSet<Oid> = oids.filter(|oid| !known.contains_key(*oid)).copied().collect();
+    fn weigh(&self, bundles: &[&RoomBundle], known: &mut Known) -> Result<(), E> {
+        let mut new = bundles.to_vec();
+        new.retain(|bundle| !known.costs.contains_key(bundle.id()));
+        self.learn(new.iter().flat_map(|bundle| &bundle.part.prerequisites), known)?;
+        for bundle in new {
+            let prerequisites = bundle.part.prerequisites.iter();
+            let absent: Vec<&Oid> = prerequisites.filter(|oid| !known.here[*oid]).collect();
+            let outside = absent.iter().filter(|oid| self.providers(oid).next().is_none()).count();
+            known.costs.insert(*bundle.id(), (outside, absent.len()));
+        }
+        Ok(())
+    }
+
+    fn learn<'o>(&self, oids: impl Iterator<Item = &'o Oid>, known: &mut Known) -> Result<(), E> {
+        let unknown: BTreeSet<Oid> = oids.filter(|oid| !known.here.contains_key(*oid)).copied().collect();
         let unknown: Vec<Oid> = unknown.into_iter().collect();
         if !unknown.is_empty() {
-            known.extend(unknown.iter().copied().zip((self.present)(&unknown)?));
+            known
+                .here
+                .extend(unknown.iter().copied().zip((self.present)(&unknown)?));
         }
         Ok(())
     }
@@ -242,13 +280,18 @@ mod tests {
 
     /// The names of the bundles in order, and the external commits.
     fn planned(parts: &[BundlePart], here: &str, wanted: &[&str], trusts_needs: bool) -> (Vec<String>, String) {
-        let state = room(parts);
+        planned_in(&room(parts), here, wanted, trusts_needs)
+    }
+
+    fn planned_in(state: &RoomState, here: &str, wanted: &[&str], trusts_needs: bool) -> (Vec<String>, String) {
         let here: Vec<Oid> = here.chars().map(oid).collect();
         let present = |oids: &[Oid]| Ok::<_, Infallible>(oids.iter().map(|oid| here.contains(oid)).collect());
+        let all = state.bundles().iter().map(|bundle| *bundle.id());
+        let distrusted = if trusts_needs { HashSet::new() } else { all.collect() };
         let planner = FetchPlanner {
-            state: &state,
+            state,
             present: &present,
-            trusts_needs,
+            distrusted: &distrusted,
             excluded: &HashSet::new(),
         };
         let plan = planner
@@ -316,6 +359,44 @@ mod tests {
     }
 
     #[test]
+    fn whoever_moved_a_ref_there_is_asked_first() {
+        let parts = [
+            bundle("a", "1", "0", &[]),
+            bundle("b", "2", "1", &[]),
+            bundle("c", "3", "2", &[]),
+            bundle("full", "2", "", &[]),
+        ];
+        let mut state = room(&parts);
+        state.give_away_for_test(&id("full"));
+        let planned = |state: &RoomState| planned_in(state, "", &["c"], true);
+        assert_eq!(planned(&state), (order(&["full", "c"]), String::new()));
+        state.move_for_test(oid('2'));
+        assert_eq!(planned(&state), (order(&["a", "b", "c"]), "0".into()));
+        let (none, other) = (HashSet::new(), state.bundle(&id("full")).unwrap().author_id);
+        let planner = FetchPlanner {
+            state: &state,
+            present: &|oids| Ok::<_, Infallible>(vec![false; oids.len()]),
+            distrusted: &none,
+            excluded: &none,
+        };
+        let found = planner.bundles_for(&[(oid('2'), None), (oid('2'), Some(other)), (oid('7'), None)]);
+        assert_eq!(found, Ok(vec![Some(id("b")), Some(id("full")), None]));
+    }
+
+    #[test]
+    fn however_often_needs_are_named_they_count_once() {
+        let digits = "23456789";
+        let mut greedy = bundle("a", "1", digits, &["b"; 500]);
+        assert_eq!(
+            planned(&[greedy.clone(), bundle("b", "0", "", &[])], "", &["a"], true).0,
+            order(&["b", "a"])
+        );
+        greedy.needs = vec![id("b"); MAX_NEEDS + 1];
+        let (bundles, external) = planned(&[greedy, bundle("b", "0", "", &[])], "", &["a"], true);
+        assert_eq!((bundles, external.as_str()), (order(&["a"]), digits));
+    }
+
+    #[test]
     fn a_bundle_does_not_bring_what_it_expects() {
         // Pushed together: a branch at the base, and one on top of it.
         let named = [bundle("a", "12", "1", &[]), bundle("b", "13", "1", &[])];
@@ -341,7 +422,7 @@ mod tests {
         let planner = FetchPlanner {
             state: &state,
             present: &present,
-            trusts_needs: true,
+            distrusted: &HashSet::new(),
             excluded: &HashSet::new(),
         };
         let plan = planner.plan(&[id("2999")]).unwrap();

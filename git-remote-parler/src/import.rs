@@ -11,7 +11,6 @@ use parler_protocol::{BundleId, ObjectFormat, Oid};
 
 use crate::bundle::{BundleError, BundleHeader, HeaderRef};
 use crate::git::{BULK_PATIENCE, ChildLimits, GitError, Side};
-use crate::keep::Keep;
 use crate::pins::{Pin, PinError, Transaction, pins_of, without_taken};
 use crate::quarantine::{Quarantine, Released};
 use crate::repository::{LocalRef, Repository, RepositoryError};
@@ -296,12 +295,6 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// The `.keep` files that protect the new packs. Small bundles have none: loose objects are safe from a repack, and
-    /// gc leaves new ones alone for two weeks.
-    pub fn keeps(&self) -> &[Keep] {
-        self.released.keeps()
-    }
-
     pub(crate) fn write_pins(&mut self, repository: &Repository) -> Result<(), ImportError> {
         let update_ref = || repository.command(Side::Import, "update-ref");
         let prepared = match Transaction::prepare(update_ref(), &self.pins, &self.proof.refs) {

@@ -12,7 +12,7 @@ const MARK: &str = "parler ";
 
 /// A pack's keep file, removed when this is dropped if we made it.
 #[derive(Debug)]
-pub struct Keep {
+pub(crate) struct Keep {
     path: PathBuf,
     /// Locked while in use; none when the file is somebody else's.
     lock: Option<File>,
@@ -33,16 +33,6 @@ impl Keep {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Where it is, absolute: what `lock` in git's helper protocol names.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether the file is ours to remove, or to tell git to remove.
-    pub fn is_ours(&self) -> bool {
-        self.lock.is_some()
     }
 
     /// Removes keep files that processes of ours left behind. Failures are left for the next time.
@@ -88,7 +78,7 @@ mod tests {
         fs::write(path("dead.keep"), "parler 1\n").unwrap();
         let used = Keep::place(path("used.keep")).unwrap();
         let theirs = Keep::place(path("user.keep")).unwrap();
-        assert!(used.is_ours() && !theirs.is_ours());
+        assert!(used.lock.is_some() && theirs.lock.is_none());
         Keep::sweep(packs.path());
         assert!(!path("dead.keep").exists());
         drop(theirs);

@@ -20,5 +20,5 @@ pub mod room;
 pub mod room_cache;
 pub mod room_state;
 pub mod session;
+pub mod signing;
 pub mod spool;
-pub use keep::Keep;

@@ -127,8 +127,33 @@ pub struct PushReport {
     pub bundle_id: Option<BundleId>,
     /// Whether the room was made for this.
     pub room_created: bool,
+    /// Why refs were refused for a shallow history, when some were.
+    pub cut_off: Option<CutOff>,
     /// Lines for people: why something was refused and what helps, without a newline.
     pub notes: Vec<String>,
+}
+
+/// History ends here, in a shallow repository, at commits whose parents a receiver could have from nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {command}", self.what())]
+pub struct CutOff {
+    /// The room.
+    pub room: RoomName,
+    /// Where it ends; at least one.
+    pub commits: Vec<Oid>,
+    /// The command that helps.
+    pub command: String,
+}
+
+impl CutOff {
+    /// What is wrong, without what helps.
+    pub fn what(&self) -> String {
+        let cut = self.commits.first().map(Oid::to_string).unwrap_or_default();
+        format!(
+            "history is cut off here at {cut}, which neither room '{}' nor the base holds",
+            self.room
+        )
+    }
 }
 
 /// Why a push as a whole failed. Nothing was posted, except where the client says that it is not known.
@@ -154,11 +179,8 @@ pub enum PushError {
         revision: String,
     },
     /// History is cut off here, and a bundle without a ref to refuse cannot be made.
-    #[error("{why}")]
-    CutOff {
-        /// Where, and the command that helps.
-        why: String,
-    },
+    #[error(transparent)]
+    CutOff(#[from] CutOff),
     /// The repository cannot be read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),

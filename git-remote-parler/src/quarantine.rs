@@ -141,6 +141,7 @@ impl Quarantine {
 /// Objects that were let out of a quarantine, protected until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
+    /// The `.keep` files that protect the packs.
     keeps: Vec<Keep>,
     /// Packs that were there already: ours, and the one in its place.
     doubles: Vec<(PathBuf, PathBuf)>,
@@ -148,8 +149,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// To be called once refs name the objects. Puts back a pack that was there before and has gone since, and gives
-    /// the `.keep` files that still protect the packs.
+    /// To be called once refs name the objects. Puts back a pack that was there before and has gone since.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         for (ours, here) in self.doubles.drain(..) {
             if !here.exists() {
@@ -158,10 +158,6 @@ impl Released {
         }
         self.quarantine = None;
         Ok(())
-    }
-
-    pub(crate) fn keeps(&self) -> &[Keep] {
-        &self.keeps
     }
 }
 

@@ -125,11 +125,6 @@ impl Repository {
             .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
 
-    /// Whether there is no work tree.
-    pub fn is_bare(&self) -> bool {
-        self.local().workdir().is_none()
-    }
-
     /// The hash that names the repository's objects.
     pub fn object_format(&self) -> ObjectFormat {
         self.object_format

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Where folds are kept.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ mod tests {
         for bad in [
             "",
             "{",
-            &text.replace("\"format\":1", "\"format\":2"),
+            &text.replace("\"format\":2", "\"format\":1"),
             &text.replace("Build", "other"),
         ] {
             std::fs::write(&file, bad).unwrap();

@@ -1,18 +1,17 @@
 //! A room's refs and bundles as this program knows them: its own fold of the signed messages of the room's log. It
 //! takes no hub's word for a ref, and does no I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parler_protocol::{
-    BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, HubId, Message, ObjectFormat, Oid, RefName, RoomName,
-    Seq,
+    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, HubId, Message, ObjectFormat, Oid, RefName,
+    RoomName, Seq,
 };
 use serde::{Deserialize, Serialize};
 
 mod fold;
 
 pub use fold::FoldError;
-pub(crate) use fold::first_head;
 
 /// A ref of the room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +23,8 @@ pub struct RoomRef {
     pub peeled: Option<Oid>,
     /// The message that moved it there.
     pub seq: Seq,
+    /// The key that signed that message.
+    pub mover: AgentId,
     /// Where the commit comes from when no bundle of the room holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_hint: Option<BaseHint>,
@@ -34,6 +35,8 @@ pub struct RoomRef {
 pub struct RoomBundle {
     /// The message that brought it first.
     pub seq: Seq,
+    /// Its author's key.
+    pub author_id: AgentId,
     /// What its author was called then. Text from elsewhere: escape it before it reaches a terminal.
     pub author: String,
     /// The part that names it.
@@ -61,6 +64,14 @@ impl RoomBundle {
             .flatten();
         self.part.refs.iter().map(|bundled| bundled.oid).chain(alone)
     }
+
+    /// Whether all that it names can be objects of this hash, as far as its author said. Any member can sign anything.
+    pub fn is_of_format(&self, format: ObjectFormat) -> bool {
+        let fits = |oid: Oid| oid.format() == format && !oid.is_null();
+        self.part.object_format.is_none_or(|own| own == format)
+            && self.tips().all(fits)
+            && self.part.prerequisites.iter().copied().all(fits)
+    }
 }
 
 /// The fold of a room's pushes up to one version.
@@ -73,6 +84,8 @@ pub struct RoomState {
     object_format: Option<ObjectFormat>,
     refs: BTreeMap<RefName, RoomRef>,
     bundles: Vec<RoomBundle>,
+    /// Who moved a ref to an object first. Nobody can before its author has shown it.
+    first_movers: BTreeMap<Oid, AgentId>,
     #[serde(skip)]
     index: Index,
 }
@@ -82,6 +95,8 @@ pub struct RoomState {
 struct Index {
     by_id: HashMap<BundleId, usize>,
     by_tip: HashMap<Oid, Vec<usize>>,
+    /// As `by_tip`, without the bundles that expect the object of the receiver.
+    by_brought: HashMap<Oid, Vec<usize>>,
     by_short: HashMap<[u8; 6], usize>,
 }
 
@@ -89,10 +104,16 @@ impl Index {
     fn add(&mut self, position: usize, bundle: &RoomBundle) {
         self.by_id.insert(*bundle.id(), position);
         *self.by_short.entry(short_of(bundle.id())).or_default() += 1;
-        for tip in bundle.tips() {
-            let positions = self.by_tip.entry(tip).or_default();
+        let expected: HashSet<&Oid> = bundle.part.prerequisites.iter().collect();
+        let add = |positions: &mut Vec<usize>| {
             if positions.last() != Some(&position) {
                 positions.push(position);
+            }
+        };
+        for tip in bundle.tips() {
+            add(self.by_tip.entry(tip).or_default());
+            if !expected.contains(&tip) {
+                add(self.by_brought.entry(tip).or_default());
             }
         }
     }
@@ -114,6 +135,7 @@ impl RoomState {
             object_format: None,
             refs: BTreeMap::new(),
             bundles: Vec::new(),
+            first_movers: BTreeMap::new(),
             index: Index::default(),
         }
     }
@@ -160,19 +182,29 @@ impl RoomState {
 
     /// The bundles with a ref at this object, oldest first.
     pub fn bundles_at(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> + use<'_> {
-        self.index
-            .by_tip
-            .get(tip)
-            .into_iter()
-            .flatten()
-            .map(|position| &self.bundles[*position])
+        self.at(self.index.by_tip.get(tip))
     }
 
     /// The bundles that bring this object, oldest first: with a ref at it, and without expecting it of the receiver.
     pub fn providers(&self, tip: &Oid) -> impl DoubleEndedIterator<Item = &RoomBundle> + use<'_> {
-        let tip = *tip;
-        self.bundles_at(&tip)
-            .filter(move |bundle| !bundle.part.prerequisites.contains(&tip))
+        self.at(self.index.by_brought.get(tip))
+    }
+
+    fn at<'a>(
+        &'a self,
+        positions: Option<&'a Vec<usize>>,
+    ) -> impl DoubleEndedIterator<Item = &'a RoomBundle> + use<'a> {
+        positions.into_iter().flatten().map(|position| &self.bundles[*position])
+    }
+
+    /// Who moved a ref to this object first.
+    pub fn first_mover(&self, oid: &Oid) -> Option<&AgentId> {
+        self.first_movers.get(oid)
+    }
+
+    /// Whether a bundle is of whoever moved a ref to this object first. Any other member can name anything as a tip.
+    pub fn is_vouched(&self, bundle: &RoomBundle, tip: &Oid) -> bool {
+        self.first_mover(tip) == Some(&bundle.author_id)
     }
 
     /// The bundles whose ids begin so, oldest first.
@@ -207,14 +239,28 @@ impl RoomState {
     #[cfg(test)]
     pub(crate) fn add_bundles_for_test(&mut self, parts: &[BundlePart]) {
         for (number, part) in (1..).zip(parts) {
-            let (seq, author) = (Seq::new(number), "alice".to_owned());
             self.bundles.push(RoomBundle {
-                seq,
-                author,
+                seq: Seq::new(number),
+                author_id: parler_protocol::AgentKey::from_random([1; 32]).id(),
+                author: "alice".to_owned(),
                 part: part.clone(),
             });
         }
         self.index_again();
+    }
+
+    /// The author of all bundles for tests moved a ref to this object first.
+    #[cfg(test)]
+    pub(crate) fn move_for_test(&mut self, oid: Oid) {
+        self.first_movers
+            .insert(oid, parler_protocol::AgentKey::from_random([1; 32]).id());
+    }
+
+    /// Makes this bundle another author's.
+    #[cfg(test)]
+    pub(crate) fn give_away_for_test(&mut self, id: &BundleId) {
+        let position = self.index.by_id[id];
+        self.bundles[position].author_id = parler_protocol::AgentKey::from_random([2; 32]).id();
     }
 
     /// Makes the lookups again, after a state was read from a file.

@@ -26,8 +26,9 @@ use line::Lines;
 use options::Options;
 pub use policy::Policy;
 
-/// What git is told that we can do.
-const CAPABILITIES: &str = "fetch\npush\noption\ncheck-connectivity\nobject-format\n\n";
+/// What git is told that we can do. Not `check-connectivity`: git would believe us for one pack with a `lock` line alone,
+/// so it walks what it fetched itself.
+const CAPABILITIES: &str = "fetch\npush\noption\nobject-format\n\n";
 
 /// A hub that answers for an address.
 pub struct Connected {

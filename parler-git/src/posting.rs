@@ -1,10 +1,9 @@
 //! Signing a message for a room and appending it, for the commands that post without a push.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use git_remote_parler::signing::sign_for_room;
 use parler_client::Client;
 use parler_protocol::api::Posted;
-use parler_protocol::{Draft, Head, Part, RoomName, SignContext, Target, sign};
+use parler_protocol::{Draft, Head, Part, RoomName};
 
 use crate::error::Result;
 use crate::room_log::{in_room, read_page};
@@ -29,24 +28,9 @@ impl Place {
 
 /// Signs these parts as the client's agent and appends them.
 pub(crate) fn post(client: &Client, place: &Place, parts: Vec<Part>, mentions: Vec<String>) -> Result<Posted> {
-    let identity = client.identity();
     let mut draft = Draft::new(parts);
     draft.mentions = mentions;
-    let signed = sign(
-        &draft,
-        &SignContext {
-            key: &identity.key,
-            name: &identity.name,
-            role: identity.role.as_ref(),
-            hub: &client.hub_id()?,
-            room: &place.room,
-            target: &Target::Room {
-                room: place.room.clone(),
-            },
-            head: &place.head,
-            now_ms: now_ms(),
-        },
-    );
+    let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, &draft);
     client
         .post(&place.room, &signed, None, None)
         .map_err(|error| in_room(&place.room, error))
@@ -62,12 +46,6 @@ pub(crate) fn mentions<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Stri
         }
     }
     mentioned
-}
-
-/// The clock, milliseconds since 1970.
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

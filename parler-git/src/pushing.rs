@@ -1,8 +1,10 @@
 //! What `git parler push` and `git parler handoff` share: reading refs as people write them, pushing, and telling what
 //! became of it.
 
+use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
-    PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal, RoomLookup,
+    CutOff, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
+    RoomLookup,
 };
 use git_remote_parler::repository::{LocalHead, Repository};
 use git_remote_parler::session::Policy;
@@ -196,10 +198,7 @@ pub(crate) fn push(
         .find_map(refused)
         .map(|(name, why)| refusal_error(name, why, &report));
     for note in &report.notes {
-        // What the failure says already is not said twice.
-        if failure.as_ref().is_none_or(|failure| !note.starts_with(failure.what())) {
-            output.remark(note);
-        }
+        output.remark(note);
     }
     if output.is_json() {
         output.json(&report_json(&report, failure.as_ref()))?;
@@ -237,8 +236,8 @@ fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Erro
         Refusal::AlreadyExists | Refusal::NeedsForce => {
             Error::new(ErrorKind::Conflict, what).then("+ before the ref to force")
         }
-        Refusal::Other(_) => match report.notes.iter().find(|note| note.contains("history is cut off")) {
-            Some(note) => cut_off(note),
+        Refusal::Other(_) => match &report.cut_off {
+            Some(cut_off) => cut_off.clone().into(),
             None => Error::new(ErrorKind::Refused, what),
         },
     }
@@ -249,14 +248,6 @@ fn words(refusal: &Refusal) -> String {
     match refusal {
         Refusal::NonFastForward => "non-fast-forward".to_owned(),
         _ => refusal.to_string(),
-    }
-}
-
-/// The library's words end with the command that helps.
-fn cut_off(text: &str) -> Error {
-    match text.rsplit_once(": ") {
-        Some((what, next)) => Error::new(ErrorKind::BaseMissing, what).then(next),
-        None => Error::new(ErrorKind::BaseMissing, text),
     }
 }
 
@@ -279,10 +270,18 @@ fn report_json(report: &PushReport, failure: Option<&Error>) -> Value {
         "refs": refs,
         "bundle": bundle,
         "bundleId": report.bundle_id,
-        "ref": report.bundle.as_ref().map(|bundle| format!("refs/parler/{}", bundle.id.short())),
+        "ref": report.pins.first().map(|pin| &pin.name),
+        "pins": pins_json(&report.pins),
         "roomCreated": report.room_created,
         "error": failure.map(Error::to_json),
     })
+}
+
+/// The refs that name a bundle's tips here, for programs.
+pub(crate) fn pins_json(pins: &[Pin]) -> Vec<Value> {
+    pins.iter()
+        .map(|pin| json!({ "name": pin.name, "oid": pin.oid }))
+        .collect()
 }
 
 fn ref_json(report: &RefReport) -> Value {
@@ -297,6 +296,12 @@ fn ref_json(report: &RefReport) -> Value {
     }
 }
 
+impl From<CutOff> for Error {
+    fn from(cut_off: CutOff) -> Self {
+        Self::new(ErrorKind::BaseMissing, cut_off.what()).then(cut_off.command)
+    }
+}
+
 impl From<PushError> for Error {
     fn from(error: PushError) -> Self {
         match error {
@@ -305,7 +310,7 @@ impl From<PushError> for Error {
             PushError::Client(error) => error.into(),
             PushError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             PushError::NotACommit { .. } => Self::usage(error),
-            PushError::CutOff { why } => cut_off(&why),
+            PushError::CutOff(cut_off) => cut_off.into(),
             PushError::Pack(_) | PushError::Git(_) => Self::fatal(error),
         }
     }

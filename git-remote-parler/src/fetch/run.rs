@@ -4,26 +4,30 @@
 use std::collections::HashSet;
 
 use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
-use parler_protocol::{BaseHint, BundleId, Oid};
+use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
 
 use super::{FetchError, Fetched, Fetcher, Want};
 use crate::advertisement::header_refs;
-use crate::base_fetch::fetch_external;
+use crate::base_fetch::{BaseFetch, MissingBase};
 use crate::fetch_plan::{External, FetchPlan, FetchPlanner};
+use crate::git::GitError;
 use crate::import::{ExpectedHeader, Import, ImportError, Imported, Incoming, PinTiming};
 use crate::repository::RepositoryError;
 use crate::room_state::{RoomBundle, RoomState};
-
-/// How often a plan is made again before what is wrong is reported.
-const MAX_ATTEMPTS: usize = 16;
 
 pub(super) struct Run<'a> {
     fetcher: &'a Fetcher<'a>,
     timing: PinTiming,
     pub(super) fetched: Fetched,
-    /// Bundles that did not bring what they announced.
+    base_fetch: BaseFetch<'a>,
+    /// Bundles that did not bring what they announced, or cannot be used here.
     excluded: HashSet<BundleId>,
-    trusts_needs: bool,
+    /// Bundles whose `needs` did not bring what they expect.
+    distrusted: HashSet<BundleId>,
+    /// Tips of excluded bundles that, by the word of whoever moved a ref there, are nowhere else.
+    unobtainable: HashSet<Oid>,
+    /// Once something was wrong: so that what is right stays, and is not downloaded again with the next plan.
+    one_by_one: bool,
 }
 
 /// What wanted objects come down to.
@@ -38,12 +42,24 @@ struct Sorted<'w> {
 
 impl<'a> Run<'a> {
     pub(super) fn new(fetcher: &'a Fetcher<'a>, timing: PinTiming) -> Self {
+        let ours = fetcher.repository.object_format();
+        let is_foreign = |bundle: &&RoomBundle| !bundle.is_of_format(ours);
         Self {
             fetcher,
             timing,
             fetched: Fetched::default(),
-            excluded: HashSet::new(),
-            trusts_needs: true,
+            base_fetch: BaseFetch::new(fetcher.repository, fetcher.policy.fetch_base, fetcher.notice),
+            // A room without a ref has no hash of its own yet.
+            excluded: fetcher
+                .state
+                .bundles()
+                .iter()
+                .filter(is_foreign)
+                .map(|bundle| *bundle.id())
+                .collect(),
+            distrusted: HashSet::new(),
+            unobtainable: HashSet::new(),
+            one_by_one: false,
         }
     }
 
@@ -53,10 +69,14 @@ impl<'a> Run<'a> {
 
     pub(super) fn bring_objects(&mut self, wants: &[Want]) -> Result<(), FetchError> {
         let mut first_error = None;
-        for _ in 0..MAX_ATTEMPTS {
+        // Each round that fails has one bundle less to take, or ends the fetch.
+        loop {
             let missing = self.missing(wants)?;
             let sorted = self.sort(&missing)?;
-            self.bring_external(&sorted.bare)?;
+            if let Some(missing) = self.bring_external(&sorted.bare)? {
+                let error = self.base_missing(&sorted.bare, missing);
+                return Err(first_error.unwrap_or(error));
+            }
             match self.bring(&sorted.bundles) {
                 Ok(()) => {
                     for want in sorted.scattered {
@@ -71,12 +91,11 @@ impl<'a> Run<'a> {
                 Err(Failed { error, .. }) => return Err(first_error.unwrap_or(error)),
             }
         }
-        first_error.map_or(Ok(()), Err)
     }
 
     pub(super) fn bring_bundles(&mut self, ids: &[BundleId]) -> Result<(), FetchError> {
         let mut first_error = None;
-        for _ in 0..MAX_ATTEMPTS {
+        loop {
             match self.bring(ids) {
                 Ok(()) => return Ok(()),
                 Err(Failed { error, can_do_without }) => {
@@ -89,14 +108,13 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        first_error.map_or(Ok(()), Err)
     }
 
     fn missing<'w>(&self, wants: &'w [Want]) -> Result<Vec<&'w Want>, FetchError> {
         let mut seen = HashSet::new();
         let distinct: Vec<&Want> = wants.iter().filter(|want| seen.insert(want.oid)).collect();
         let oids: Vec<Oid> = distinct.iter().map(|want| want.oid).collect();
-        let here = self.fetcher.repository.contains(&oids)?;
+        let here = self.are_here(&oids)?;
         Ok(distinct
             .into_iter()
             .zip(here)
@@ -105,12 +123,26 @@ impl<'a> Run<'a> {
             .collect())
     }
 
+    fn are_here(&self, oids: &[Oid]) -> Result<Vec<bool>, RepositoryError> {
+        let repository = self.fetcher.repository;
+        let of_format = |oid: &Oid| oid.format() == repository.object_format();
+        // Any member can name ids of the other hash, which this repository cannot even be asked for.
+        let possible: Vec<Oid> = oids.iter().copied().filter(of_format).collect();
+        let mut here = repository.contains(&possible)?.into_iter();
+        Ok(oids
+            .iter()
+            .map(|oid| of_format(oid) && here.next().unwrap_or(false))
+            .collect())
+    }
+
     fn sort<'w>(&self, wants: &[&'w Want]) -> Result<Sorted<'w>, FetchError> {
+        let tips: Vec<_> = wants.iter().map(|want| (want.oid, self.mover_of(want))).collect();
+        let best = self.plan_with(|planner| planner.bundles_for(&tips))?;
         let mut sorted = Sorted::default();
-        for want in wants {
+        for (want, best) in wants.iter().zip(best) {
             let naming = || self.state().bundles_at(&want.oid).rev().map(|bundle| *bundle.id());
             let named = || naming().find(|id| !self.excluded.contains(id));
-            match self.plan_with(|planner| planner.bundle_for(&want.oid))?.or_else(named) {
+            match best.or_else(named) {
                 Some(id) => sorted.bundles.push(id),
                 None => match self.hint_of(want) {
                     Some(hint) => sorted.bare.push(External {
@@ -125,6 +157,12 @@ impl<'a> Run<'a> {
         Ok(sorted)
     }
 
+    /// Who moved the wanted ref to where it is wanted.
+    fn mover_of(&self, want: &Want) -> Option<AgentId> {
+        let found = self.state().refs().get(want.name.as_ref()?)?;
+        (found.oid == want.oid).then_some(found.mover)
+    }
+
     fn hint_of(&self, want: &Want) -> Option<BaseHint> {
         let found = self.state().refs().get(want.name.as_ref()?)?;
         found.base_hint.clone().filter(|_| found.oid == want.oid)
@@ -134,11 +172,10 @@ impl<'a> Run<'a> {
         &self,
         ask: impl FnOnce(&FetchPlanner<'_, RepositoryError>) -> Result<T, RepositoryError>,
     ) -> Result<T, FetchError> {
-        let present = |oids: &[Oid]| self.fetcher.repository.contains(oids);
         Ok(ask(&FetchPlanner {
             state: self.state(),
-            present: &present,
-            trusts_needs: self.trusts_needs,
+            present: &|oids| self.are_here(oids),
+            distrusted: &self.distrusted,
             excluded: &self.excluded,
         })?)
     }
@@ -149,69 +186,118 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let plan = self.plan_with(|planner| planner.plan(ids))?;
-        self.bring_external(&plan.external)?;
-        match self.import(&plan.bundles, self.timing) {
-            Ok(imported) => {
-                self.fetched.add(&plan.bundles, imported, self.timing);
-                Ok(())
-            }
-            Err(error) => {
-                let can_do_without = self.blame(&error, &plan)?;
-                Err(Failed { error, can_do_without })
-            }
+        if let Some(missing) = self.bring_external(&plan.external)? {
+            let can_do_without = self.exclude_without_base(&plan, &missing.oids)?;
+            let error = self.base_missing(&plan.external, missing);
+            return Err(Failed { error, can_do_without });
         }
-    }
-
-    /// Excludes the bundles that an import failed for. Gives whether there were any.
-    fn blame(&mut self, error: &FetchError, plan: &FetchPlan) -> Result<bool, FetchError> {
-        let before = (self.excluded.len(), self.trusts_needs);
-        match error {
-            FetchError::Bundle { source, .. } if let ImportError::MissingPrerequisites { oids } = &**source => {
-                // Not this bundle's fault, but that of those which were to bring them.
-                let to_bring = oids
-                    .iter()
-                    .flat_map(|oid| self.state().providers(oid))
-                    .map(|bundle| *bundle.id());
-                let liars: Vec<_> = to_bring.filter(|id| plan.bundles.contains(id)).collect();
-                if liars.is_empty() && !plan.hoped_for.is_empty() {
-                    self.trusts_needs = false;
-                }
-                self.excluded.extend(liars);
-            }
-            FetchError::Bundle { id, source, .. } if is_about_the_bundle(source) => {
-                self.excluded.insert(*id);
-            }
-            // All together are incomplete, and it is not said which: one after the other shows it.
-            FetchError::Import(ImportError::Incomplete { .. }) => {
-                for id in &plan.bundles {
-                    match self.import(&[*id], self.timing) {
-                        Ok(imported) => self.fetched.add(&[*id], imported, self.timing),
-                        Err(FetchError::Import(ImportError::Incomplete { .. }) | FetchError::Bundle { .. }) => {
-                            self.excluded.insert(*id);
-                            break;
-                        }
-                        Err(error) => return Err(error),
-                    }
+        let together = if self.one_by_one { 1 } else { plan.bundles.len().max(1) };
+        for batch in plan.bundles.chunks(together) {
+            match self.import(batch, self.timing) {
+                Ok(imported) => self.fetched.add(batch, imported, self.timing),
+                Err(error) => {
+                    let can_do_without = self.blame(&error, batch);
+                    return Err(Failed { error, can_do_without });
                 }
             }
-            _ => {}
         }
-        Ok(before != (self.excluded.len(), self.trusts_needs))
+        Ok(())
     }
 
-    fn bring_external(&self, external: &[External]) -> Result<(), FetchError> {
-        let Fetcher { repository, policy, .. } = self.fetcher;
-        let Some(missing) = fetch_external(repository, external, policy.fetch_base)? else {
-            return Ok(());
+    /// Excludes the bundles that an import failed for. Gives whether another plan may do better.
+    fn blame(&mut self, error: &FetchError, batch: &[BundleId]) -> bool {
+        let before = (self.excluded.len(), self.distrusted.len(), self.one_by_one);
+        let alone = match batch {
+            [alone] => Some(*alone),
+            _ => None,
         };
+        match error {
+            FetchError::NotSent { id, .. } => _ = self.excluded.insert(*id),
+            FetchError::Bundle { id, source, .. } => match &**source {
+                ImportError::MissingPrerequisites { oids } => self.blame_for_prerequisites(*id, oids, batch),
+                source if is_about_the_bundle(source) => _ = self.excluded.insert(*id),
+                _ => return false,
+            },
+            // All together are incomplete, and it is not said which: one after the other shows it.
+            FetchError::Import(source) if is_about_the_bundle(source) => self.excluded.extend(alone),
+            _ => return false,
+        }
+        self.one_by_one = true;
+        before != (self.excluded.len(), self.distrusted.len(), self.one_by_one)
+    }
+
+    /// A bundle came too early: the fault of those that were to bring what it expects, or of its own word about them.
+    fn blame_for_prerequisites(&mut self, id: BundleId, oids: &[Oid], batch: &[BundleId]) {
+        let to_bring = oids.iter().flat_map(|oid| self.state().providers(oid));
+        let liars: Vec<BundleId> = to_bring
+            .map(|bundle| *bundle.id())
+            .filter(|liar| *liar != id && batch.contains(liar))
+            .collect();
+        let has_needs = self
+            .state()
+            .bundle(&id)
+            .is_some_and(|bundle| !bundle.part.needs.is_empty());
+        if !liars.is_empty() {
+            self.excluded.extend(liars);
+        } else if !has_needs || !self.distrusted.insert(id) {
+            self.excluded.insert(id);
+        }
+    }
+
+    /// Excludes the bundles of a plan that expect what cannot be had, and those that build on them and on nothing else.
+    /// Gives whether another plan may do better.
+    fn exclude_without_base(&mut self, plan: &FetchPlan, missing: &[Oid]) -> Result<bool, FetchError> {
+        let before = self.excluded.len();
+        let missing: HashSet<Oid> = missing.iter().copied().collect();
+        // In their order, so that one pass goes through a whole chain.
+        for id in &plan.bundles {
+            let Some(bundle) = self.state().bundle(id) else {
+                continue;
+            };
+            let is_lost = |oid: &Oid| {
+                let others = || {
+                    self.state()
+                        .providers(oid)
+                        .any(|other| !self.excluded.contains(other.id()))
+                };
+                missing.contains(oid) || (self.unobtainable.contains(oid) && !others())
+            };
+            if !bundle.part.prerequisites.iter().any(is_lost) {
+                continue;
+            }
+            self.excluded.insert(*id);
+            let tips: Vec<Oid> = bundle
+                .tips()
+                .filter(|tip| self.state().is_vouched(bundle, tip))
+                .collect();
+            let here = self.are_here(&tips)?;
+            let absent = tips.into_iter().zip(here).filter(|(_, here)| !*here);
+            self.unobtainable.extend(absent.map(|(tip, _)| tip));
+        }
+        Ok(self.excluded.len() > before)
+    }
+
+    /// Fetches from configured remotes what the room does not hold. Gives what is missing still.
+    fn bring_external(&mut self, external: &[External]) -> Result<Option<MissingBase>, FetchError> {
+        // Bundles of this room were to bring these, and nobody asks another remote for each of a chain.
+        let (lost, open): (Vec<_>, Vec<_>) = external
+            .iter()
+            .cloned()
+            .partition(|external| self.unobtainable.contains(&external.oid));
+        match lost.first() {
+            Some(first) => Ok(Some(self.base_fetch.without_asking(first)?)),
+            None => Ok(self.base_fetch.bring(&open)?),
+        }
+    }
+
+    fn base_missing(&self, external: &[External], missing: MissingBase) -> FetchError {
         let of_missing = external.iter().find(|external| missing.oids.contains(&external.oid));
         let bundle = of_missing.and_then(|external| external.bundle);
-        let what = bundle.map_or_else(|| "a ref".to_owned(), |id| format!("bundle {}", id.short()));
-        Err(FetchError::BaseMissing {
-            what,
+        FetchError::BaseMissing {
+            what: bundle.map_or_else(|| "a ref".to_owned(), |id| format!("bundle {}", id.short())),
             room: self.fetcher.room(),
             missing: Box::new(missing),
-        })
+        }
     }
 
     fn import(&self, ids: &[BundleId], timing: PinTiming) -> Result<Imported, FetchError> {
@@ -246,9 +332,7 @@ impl<'a> Run<'a> {
     /// Looks for an object that is no bundle's tip: a branch made in the middle of a bundle. Whoever made it had it from
     /// a bundle older than the message, so the nearest older one is the likeliest.
     fn search(&mut self, want: &Want) -> Result<(), FetchError> {
-        let repository = self.fetcher.repository;
-        let is_here = || Ok::<bool, FetchError>(repository.contains(&[want.oid])?[0]);
-        if is_here()? {
+        if self.are_here(&[want.oid])?[0] {
             return Ok(());
         }
         let moved_at = want
@@ -263,14 +347,14 @@ impl<'a> Run<'a> {
                 continue;
             }
             let tips: Vec<Oid> = bundle.tips().collect();
-            if !tips.is_empty() && repository.contains(&tips)?.iter().all(|here| *here) {
+            if !tips.is_empty() && self.are_here(&tips)?.iter().all(|here| *here) {
                 continue;
             }
             match self.bring_bundles(&[*bundle.id()]) {
-                Ok(()) if is_here()? => return Ok(()),
+                Ok(()) if self.are_here(&[want.oid])?[0] => return Ok(()),
                 Ok(()) => {}
-                // Another bundle may do without the base that this one misses.
-                Err(error @ (FetchError::BaseMissing { .. } | FetchError::Bundle { .. })) => last_error = Some(error),
+                // Another bundle may do without what this one misses, or be what it says.
+                Err(error) if self.excluded.contains(bundle.id()) => last_error = Some(error),
                 Err(error) => return Err(error),
             }
         }
@@ -299,16 +383,21 @@ impl<E: Into<FetchError>> From<E> for Failed {
 
 /// Whether an import failed for what the bundle is, rather than for this machine or the connection.
 fn is_about_the_bundle(error: &ImportError) -> bool {
-    matches!(
-        error,
+    match error {
         ImportError::Bundle(_)
-            | ImportError::NotAsSigned { .. }
-            | ImportError::ObjectFormat { .. }
-            | ImportError::TooLarge { .. }
-            | ImportError::WrongId { .. }
-            | ImportError::Refused { .. }
-            | ImportError::Incomplete { .. }
-    )
+        | ImportError::NotAsSigned { .. }
+        | ImportError::ObjectFormat { .. }
+        | ImportError::TooLarge { .. }
+        | ImportError::WrongId { .. }
+        | ImportError::Refused { .. }
+        | ImportError::Incomplete { .. } => true,
+        // A child that passed a limit: a pack can be made to do that.
+        ImportError::Git(error) => matches!(
+            error,
+            GitError::Failed { .. } | GitError::TooSlow { .. } | GitError::TooMuchOutput { .. }
+        ),
+        _ => false,
+    }
 }
 
 fn expected(bundle: &RoomBundle) -> Option<ExpectedHeader> {

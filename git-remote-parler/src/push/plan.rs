@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use parler_protocol::{BaseHint, BundleId, BundleRefName, Oid, RefName};
+use parler_protocol::limits::MAX_NEEDS;
+use parler_protocol::{AgentId, BaseHint, BundleId, BundleRefName, Oid, RefName};
 
 use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
@@ -79,6 +80,8 @@ pub(super) struct Planner<'a> {
     pub(super) bases: Bases,
     /// Leave nothing out.
     pub(super) full: bool,
+    /// The key that pushes.
+    pub(super) own: AgentId,
     /// Every tip gets a bundle of its own name, also one in the middle of what the room has.
     pub(super) name_every_tip: bool,
 }
@@ -109,7 +112,9 @@ impl Planner<'_> {
             .flat_map(|found| [Some(found.oid), found.peeled])
             .flatten()
             .collect();
-        let is_enough = |bundle: &RoomBundle| !self.full || bundle.part.prerequisites.is_empty();
+        // Whoever asks for a full bundle may have found one of another member wanting.
+        let is_full = |bundle: &RoomBundle| bundle.part.prerequisites.is_empty() && bundle.author_id == self.own;
+        let is_enough = |bundle: &RoomBundle| !self.full || is_full(bundle);
         let bundled = |oid: &Oid| self.state.bundles_at(oid).any(is_enough);
         let refs_count = !self.name_every_tip && !self.full;
         let has = |tip: &Tip| bundled(&tip.object.oid) || (refs_count && known.contains(&tip.object.oid));
@@ -352,7 +357,8 @@ impl Planner<'_> {
     /// What the room's bundles expect and no bundle has as its tip.
     fn external_prerequisites(&self) -> Vec<Oid> {
         let mut external = BTreeSet::new();
-        for bundle in self.state.bundles() {
+        let format = self.repository.object_format();
+        for bundle in self.state.bundles().iter().filter(|bundle| bundle.is_of_format(format)) {
             // With needs and without a hint, the room holds all it expects.
             if !bundle.part.needs.is_empty() && bundle.part.base_hint.is_none() {
                 continue;
@@ -375,12 +381,13 @@ impl Planner<'_> {
         let mut needs = Vec::new();
         let mut base = None;
         for oid in prerequisites {
-            let tip_of = self.state.providers(oid).next_back().map(|bundle| *bundle.id());
+            let tip_of = self.provider(oid).map(|bundle| *bundle.id());
             let found = match tip_of {
                 Some(id) => Some(id),
                 None => self.containing(oid, haves)?,
             };
-            if let Some(id) = found.filter(|id| !needs.contains(id)) {
+            // Beyond the cap nobody follows them, and those that have it as their tip are found without.
+            if let Some(id) = found.filter(|id| needs.len() < MAX_NEEDS && !needs.contains(id)) {
                 needs.push(id);
             }
             // A bundle that contains it may be found wanting; the hint costs nothing.
@@ -389,6 +396,13 @@ impl Planner<'_> {
             }
         }
         Ok((needs, base))
+    }
+
+    /// The newest bundle with this commit as its tip, of whoever moved a ref there if there is one.
+    fn provider(&self, oid: &Oid) -> Option<&RoomBundle> {
+        let vouched = |bundle: &&RoomBundle| self.state.is_vouched(bundle, oid);
+        let newest = || self.state.providers(oid).next_back();
+        self.state.providers(oid).rev().find(vouched).or_else(newest)
     }
 
     /// Where a commit outside the room can be had.

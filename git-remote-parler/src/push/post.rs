@@ -1,13 +1,10 @@
-//! The message of a push: its parts, its signature, and the bytes that go with it.
+//! What a push posts: the bundle's part of the message, and its bytes.
 
 use std::io::{self, Read};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parler_client::{BlobSource, Client, ClientError};
 use parler_protocol::api::Posted;
-use parler_protocol::{
-    BUNDLE_MEDIA_TYPE, BundlePart, BundleRef, Draft, Head, HubId, RoomName, SignContext, Signed, Target, sign,
-};
+use parler_protocol::{BUNDLE_MEDIA_TYPE, BundlePart, BundleRef, RoomName, Signed};
 
 use super::plan::BundlePlan;
 use crate::pack::BuiltBundle;
@@ -62,25 +59,6 @@ impl Packed {
         };
         Self { built, part }
     }
-}
-
-/// Signs a draft for a room with the newest head that was told.
-pub(crate) fn sign_for_room(client: &Client, hub: &HubId, room: &RoomName, head: &Head, draft: &Draft) -> Signed {
-    let identity = client.identity();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    sign(
-        draft,
-        &SignContext {
-            key: &identity.key,
-            name: &identity.name,
-            role: identity.role.as_ref(),
-            hub,
-            room,
-            target: &Target::Room { room: room.clone() },
-            head,
-            now_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
-        },
-    )
 }
 
 pub(super) fn post(

@@ -9,8 +9,10 @@ use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, Ref
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::plan::{Plan, Planner, Tip, Unplanned};
-use super::post::{Packed, post, sign_for_room};
-use super::{PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup};
+use super::post::{Packed, post};
+use super::{
+    CutOff, PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup,
+};
 use crate::advertisement::header_refs;
 use crate::base::{Bases, ordinary_remotes};
 use crate::fetch_plan::FetchPlanner;
@@ -18,7 +20,8 @@ use crate::pack::build_bundle;
 use crate::pins;
 use crate::repository::{LocalHead, Repository, RepositoryError, Resolved};
 use crate::room::{Room, RoomError};
-use crate::room_state::{RoomBundle, RoomState, first_head};
+use crate::room_state::{RoomBundle, RoomState};
+use crate::signing::sign_for_room;
 
 /// A chain of this many bundles is remarked upon, and again each time it has grown by as many.
 const LONG_CHAIN_BUNDLES: usize = 50;
@@ -45,6 +48,7 @@ pub(super) fn push(
         pins: Vec::new(),
         bundle_id: None,
         room_created: false,
+        cut_off: None,
         notes: Vec::new(),
     };
     let mut push = Push {
@@ -237,6 +241,7 @@ impl Push<'_, '_> {
                 Bases::find(self.repository(), &self.pusher.policy.base)?
             },
             full: self.request.full,
+            own: self.pusher.client.identity().key.id(),
             name_every_tip: self.request.name_every_tip || !self.request.loose.is_empty(),
         };
         let plan = match planner.plan(&tips)? {
@@ -284,17 +289,15 @@ impl Push<'_, '_> {
         let remotes = ordinary_remotes(self.repository())?;
         let remote = remotes.first().map_or("", |remote| remote.name.as_str());
         let command = format!("git fetch --unshallow {remote}");
-        let cut = commits.first().map(Oid::to_string).unwrap_or_default();
-        self.report.notes.push(format!(
-            "history is cut off here at {cut}, which neither room '{}' nor the base holds: {}",
-            self.report.room,
-            command.trim_end()
-        ));
+        let cut_off = CutOff {
+            room: self.report.room.clone(),
+            commits: commits.to_vec(),
+            command: command.trim_end().to_owned(),
+        };
         if self.moves.is_empty() {
-            return Err(PushError::CutOff {
-                why: self.report.notes.pop().unwrap_or_default(),
-            });
+            return Err(cut_off.into());
         }
+        self.report.cut_off = Some(cut_off);
         for planned in std::mem::take(&mut self.moves) {
             let why = match planned.update.new {
                 Some(_) => "shallow update not allowed",
@@ -403,7 +406,8 @@ impl Push<'_, '_> {
         let own = updates
             .iter()
             .find(|update| update.new.is_some() && current.as_deref() == Some(update.name.as_str()));
-        Ok(own.map(|update| update.name.clone()).or_else(|| first_head(updates)))
+        let own = own.map(|update| &update.name);
+        Ok(own.or_else(|| RefsPart::first_head(updates)).cloned())
     }
 
     fn answer_problem(&mut self, problem: Problem) -> Result<(), PushError> {
@@ -488,7 +492,7 @@ impl Push<'_, '_> {
         let planner = FetchPlanner {
             state: self.state(),
             present: &absent,
-            trusts_needs: true,
+            distrusted: &HashSet::new(),
             excluded: &HashSet::new(),
         };
         let Ok(chain) = planner.plan(&packed.part.needs);

@@ -29,15 +29,6 @@ impl Repository {
         Ok(self.config()?.last(key).map(|value| value.unwrap_or("true").to_owned()))
     }
 
-    /// All values of a key, in the order of reading.
-    pub fn config_all(&self, key: &str) -> Result<Vec<String>, RepositoryError> {
-        Ok(self
-            .config()?
-            .all(key)
-            .map(|value| value.unwrap_or("true").to_owned())
-            .collect())
-    }
-
     /// The value of a key as git reads booleans.
     pub fn config_bool(&self, key: &str) -> Result<Option<bool>, RepositoryError> {
         let Some(value) = self.config()?.last(key) else {
@@ -150,16 +141,10 @@ impl Repository {
 }
 
 impl Config {
-    fn all(&self, key: &str) -> impl DoubleEndedIterator<Item = Option<&str>> {
-        let key = normal_key(key);
-        self.entries
-            .iter()
-            .filter(move |(entry, _)| *entry == key)
-            .map(|(_, value)| value.as_deref())
-    }
-
     fn last(&self, key: &str) -> Option<Option<&str>> {
-        self.all(key).next_back()
+        let key = normal_key(key);
+        let last = self.entries.iter().rfind(|(entry, _)| *entry == key);
+        last.map(|(_, value)| value.as_deref())
     }
 }
 

@@ -111,6 +111,9 @@ impl RoomState {
         if refs.is_some() && !verdict.is_valid() {
             return Err(FoldError::Unsigned { seq });
         }
+        if let Some(refs) = refs {
+            self.move_refs(message, refs)?;
+        }
         // Another client's bundle moves no ref: it counts when its author signed it, and is passed over when not.
         if verdict != Verdict::Unsigned {
             for part in &message.parts {
@@ -119,30 +122,53 @@ impl RoomState {
                 }
             }
         }
-        if let Some(refs) = refs {
-            self.move_refs(seq, refs)?;
-        }
         self.version = seq;
         Ok(())
     }
 
     fn add_bundle(&mut self, message: &Message, part: &BundlePart) {
-        if part.vcs != "git" || self.index.by_id.contains_key(&part.blob) {
+        if part.vcs != "git" {
             return;
         }
         let bundle = RoomBundle {
             seq: message.seq,
+            author_id: message.from.id,
             author: message.from.name.clone(),
             part: part.clone(),
         };
+        // The first push decides what a room holds: those that came before it are looked at again then.
+        let fits = |format| bundle.is_of_format(format);
+        let is_possible = match self.object_format {
+            Some(format) => fits(format),
+            None => fits(ObjectFormat::Sha1) || fits(ObjectFormat::Sha256),
+        };
+        if !is_possible {
+            return;
+        }
+        if let Some(position) = self.index.by_id.get(&part.blob) {
+            let known = &self.bundles[*position];
+            let is_vouched = |bundle: &RoomBundle| bundle.tips().any(|tip| self.is_vouched(bundle, &tip));
+            // Who has the bytes can announce them before their author does, and say what is not so.
+            if known.part != bundle.part && !is_vouched(known) && is_vouched(&bundle) {
+                self.bundles[*position] = bundle;
+                self.index_again();
+            }
+            return;
+        }
         self.index.add(self.bundles.len(), &bundle);
         self.bundles.push(bundle);
     }
 
-    fn move_refs(&mut self, seq: Seq, part: &RefsPart) -> Result<(), FoldError> {
-        let format = *self.object_format.get_or_insert(part.object_format);
+    fn move_refs(&mut self, message: &Message, part: &RefsPart) -> Result<(), FoldError> {
+        let seq = message.seq;
+        let format = self.object_format.unwrap_or(part.object_format);
+        if self.object_format.replace(format).is_none() {
+            self.bundles.retain(|bundle| bundle.is_of_format(format));
+            self.index_again();
+        }
         let of_format = |oid: &Option<Oid>| oid.is_none_or(|oid| oid.format() == format);
-        if part.object_format != format || !part.updates.iter().all(|update| of_format(&update.new)) {
+        let are_of_format = |update: &RefUpdate| of_format(&update.new) && of_format(&update.peeled);
+        if part.object_format != format || !part.updates.iter().all(are_of_format) {
             let found = match format {
                 ObjectFormat::Sha1 => ObjectFormat::Sha256,
                 ObjectFormat::Sha256 => ObjectFormat::Sha1,
@@ -154,17 +180,18 @@ impl RoomState {
             });
         }
         for update in &part.updates {
-            self.move_ref(seq, update, part)?;
+            self.move_ref(message, update, part)?;
         }
         match &part.head {
             Some(head) => self.head_ref = Some(head.clone()),
-            None if self.head_ref.is_none() => self.head_ref = first_head(&part.updates),
+            None if self.head_ref.is_none() => self.head_ref = RefsPart::first_head(&part.updates).cloned(),
             None => {}
         }
         Ok(())
     }
 
-    fn move_ref(&mut self, seq: Seq, update: &RefUpdate, part: &RefsPart) -> Result<(), FoldError> {
+    fn move_ref(&mut self, message: &Message, update: &RefUpdate, part: &RefsPart) -> Result<(), FoldError> {
+        let (seq, mover) = (message.seq, message.from.id);
         let found = self.refs.get(&update.name).map(|current| current.oid);
         if found != update.old {
             return Err(FoldError::Forked {
@@ -180,12 +207,16 @@ impl RoomState {
             }
             Some(oid) => {
                 let base_hint = part.base_hint.clone();
+                for oid in [Some(oid), update.peeled].into_iter().flatten() {
+                    self.first_movers.entry(oid).or_insert(mover);
+                }
                 self.refs.insert(
                     update.name.clone(),
                     RoomRef {
                         oid,
                         peeled: update.peeled,
                         seq,
+                        mover,
                         base_hint,
                     },
                 );
@@ -193,20 +224,6 @@ impl RoomState {
         }
         Ok(())
     }
-}
-
-/// What HEAD becomes by a room's first branches when their author did not say: main, master, or the first.
-pub(crate) fn first_head(updates: &[RefUpdate]) -> Option<RefName> {
-    let branches: Vec<_> = updates
-        .iter()
-        .filter(|update| update.new.is_some() && update.name.branch().is_some())
-        .map(|update| &update.name)
-        .collect();
-    let named = |branch: &str| branches.iter().find(|name| name.branch() == Some(branch));
-    named("main")
-        .or_else(|| named("master"))
-        .or_else(|| branches.first())
-        .map(|name| (*name).clone())
 }
 
 #[cfg(test)]
@@ -429,6 +446,63 @@ mod tests {
     }
 
     #[test]
+    fn a_room_holds_bundles_of_its_own_hash() {
+        let log = Log::new();
+        let long = |bytes: &[u8], change: fn(&mut BundlePart)| {
+            let mut part = bundle(bytes, 'a');
+            change(&mut part);
+            Part::from(part)
+        };
+        let strange: [fn(&mut BundlePart); 5] = [
+            |part| part.refs[0].oid = "a".repeat(64).parse().unwrap(),
+            |part| part.prerequisites = vec!["b".repeat(64).parse().unwrap()],
+            |part| part.object_format = Some(ObjectFormat::Sha256),
+            |part| (part.refs, part.tip) = (Vec::new(), Some("c".repeat(64))),
+            |part| part.prerequisites = vec!["0".repeat(40).parse().unwrap()],
+        ];
+        let first_push = |seq| log.message(seq, vec![moves(vec![update("refs/heads/a", None, Some('a'))])], |_| ());
+        for change in strange {
+            let (strange, good) = (long(b"strange", change), long(b"good", |_| ()));
+            let before = log.fold(&[
+                log.message(1, vec![strange.clone(), good.clone()], |_| ()),
+                first_push(2),
+            ]);
+            let after = log.fold(&[first_push(1), log.message(2, vec![strange, good], |_| ())]);
+            for state in [before.unwrap(), after.unwrap()] {
+                let ids: Vec<_> = state.bundles().iter().map(|bundle| *bundle.id()).collect();
+                assert_eq!(ids, [BundleId::of(b"good")]);
+                assert!(state.bundle(&BundleId::of(b"strange")).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_bundle_is_its_pusher_says() {
+        let (log, mut other) = (Log::new(), Log::new());
+        other.key = AgentKey::from_random([6; 32]);
+        let mut false_part = bundle(b"one", 'a');
+        false_part.size += 1;
+        let push = |seq, log: &Log, branch, part: &BundlePart| {
+            let moved = moves(vec![update(branch, None, Some('a'))]);
+            log.message(seq, vec![moved, part.clone().into()], |_| ())
+        };
+        let announced = || other.message(1, vec![false_part.clone().into()], |_| ());
+        let real = bundle(b"one", 'a');
+        let state = log
+            .fold(&[announced(), push(2, &log, "refs/heads/main", &real)])
+            .unwrap();
+        assert_eq!(state.bundles().len(), 1);
+        assert_eq!(state.bundle(&real.blob).unwrap().part, real);
+        assert!(state.is_vouched(&state.bundles()[0], &oid('a')));
+        // And nobody says it again after that.
+        let again = push(3, &other, "refs/heads/other", &false_part);
+        let state = log
+            .fold(&[announced(), push(2, &log, "refs/heads/main", &real), again])
+            .unwrap();
+        assert_eq!(state.bundle(&real.blob).unwrap().part, real);
+    }
+
+    #[test]
     fn two_bundles_of_one_short_name_have_none() {
         let mut state = Log::new().state();
         let (mut left, mut right) = ([7; 32], [7; 32]);
@@ -438,6 +512,7 @@ mod tests {
             part.blob = BundleId::from_digest(id);
             state.bundles.push(RoomBundle {
                 seq: Seq::new(1),
+                author_id: AgentKey::from_random([5; 32]).id(),
                 author: "alice".into(),
                 part,
             });

@@ -1,5 +1,6 @@
 //! A batch of `fetch` lines.
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use super::{Looked, Session, SessionError};
@@ -43,17 +44,20 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         self.answer("\n")
     }
 
-    fn fetch(&self, wants: &[Want], timing: PinTiming) -> Result<Fetched, SessionError> {
+    fn fetch(&mut self, wants: &[Want], timing: PinTiming) -> Result<Fetched, SessionError> {
         let policy = self.policy()?;
-        let Some(Looked::There(room)) = &self.room else {
+        let quiet = self.options.is_quiet();
+        let errors = RefCell::new(&mut self.errors);
+        let notice = |line: &str| {
+            if !quiet {
+                let _ = writeln!(errors.borrow_mut(), "parler: {line}");
+            }
+        };
+        let (Some(Looked::There(room)), Some(connected)) = (&self.room, &self.connected) else {
             return Err(SessionError::command(b"fetch"));
         };
-        let fetcher = Fetcher::new(
-            self.repository()?,
-            &self.connected()?.client,
-            &room.state,
-            &policy.fetch,
-        );
+        let repository = self.repository.as_ref().ok_or(SessionError::NoRepository)?;
+        let fetcher = Fetcher::new(repository, &connected.client, &room.state, &policy.fetch).telling(&notice);
         Ok(fetcher.fetch(wants, timing)?)
     }
 

@@ -102,6 +102,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
             let line = format!("warning: deleting a non-existent ref: {name}");
             self.say(&line);
         }
+        if let Some(cut_off) = &report.cut_off {
+            self.say(&cut_off.to_string());
+        }
         for note in &report.notes {
             self.say(note);
         }

@@ -1,5 +1,10 @@
 //! What thin bundles are made against, and what happens where that is missing.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use parler_client::ReadFrom;
+
 use crate::world::{World, is_complete, refs};
 
 #[test]
@@ -17,7 +22,8 @@ fn a_push_is_thin_against_origin() {
         said.bundle(),
         &base.to_string(),
         "refs/heads/main",
-        "git fetch ",
+        // Where it is on its author's machine is nobody's business.
+        "git parler push --full",
         "room 'x'",
     ] {
         assert!(error.contains(part), "{part}: {error}");
@@ -40,7 +46,12 @@ fn a_missing_base_is_fetched_from_the_remote_it_is_from() {
     let error = bob.fetch(&theirs, &["refs/heads/topic"]).1.unwrap_err().to_string();
     assert!(error.contains("git fetch origin refs/heads/main"), "{error}");
     theirs.git(&["config", "parler.fetchBase", "true"]);
-    bob.fetches(&theirs, &["refs/heads/topic"]);
+    let said = bob.fetches(&theirs, &["refs/heads/topic"]);
+    let line = format!(
+        "parler: fetching refs/heads/main from origin (file://{}), which bundle ",
+        origin.directory.display()
+    );
+    assert!(said.stderr.starts_with(&line), "{}", said.stderr);
     assert!(is_complete(&theirs, &[tip]));
     let outside: Vec<String> = refs(&theirs, "refs/")
         .into_iter()
@@ -48,6 +59,88 @@ fn a_missing_base_is_fetched_from_the_remote_it_is_from() {
         .collect();
     assert_eq!(outside, before);
     assert!(!theirs.git_dir().join("FETCH_HEAD").exists());
+}
+
+#[test]
+fn the_address_of_a_base_is_told_where_others_can_reach_it() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    let (origin, ours) = world.origin_and_clone("ours");
+    let posted = || {
+        let client = alice.client();
+        let room = "x".parse().unwrap();
+        let page = client.messages(&room, &ReadFrom::default()).unwrap();
+        page.messages
+            .iter()
+            .map(|message| message.to_string())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    ours.commit("a", "2\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/topic"]);
+    let messages = posted();
+    assert!(
+        messages.contains("\"baseHint\":{\"ref\":\"refs/heads/main\"}"),
+        "{messages}"
+    );
+    let path = world.sandbox.path("").display().to_string();
+    assert!(!messages.contains(path.trim_end_matches('/')), "{messages}");
+
+    // A remote whose address works everywhere, which git is told to look for elsewhere.
+    let address = "https://user:secret@host.invalid/p.git";
+    let theirs = world.sandbox.init("theirs", &[]);
+    theirs.git(&["remote", "add", "upstream", "https://host.invalid/p"]);
+    let elsewhere = format!("url.{}.insteadOf", origin.directory.display());
+    theirs.git(&["config", &elsewhere, "https://host.invalid/p"]);
+    ours.git(&["remote", "set-url", "origin", address]);
+    let tip = ours.commit("a", "3\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/other"]);
+    assert!(!posted().contains("secret"));
+    ours.git(&["checkout", "-q", "-b", "fresh", "origin/main"]);
+    let fresh = ours.commit("c", "1\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/fresh"]);
+    assert!(posted().contains("https://host.invalid/p.git"));
+    let said = bob.fetches(&theirs, &["refs/heads/fresh"]);
+    let line = "parler: fetching refs/heads/main from upstream (https://host.invalid/p), which bundle ";
+    assert!(said.stderr.starts_with(line), "{}", said.stderr);
+    assert!(is_complete(&theirs, &[fresh]) && !is_complete(&theirs, &[tip]));
+}
+
+#[test]
+fn a_remote_that_asks_for_a_password_asks_nobody() {
+    let world = World::new();
+    let (alice, bob) = (world.agent("alice"), world.agent("bob"));
+    let (_, ours) = world.origin_and_clone("ours");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/p.git", listener.local_addr().unwrap());
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut asked = Vec::new();
+            let mut byte = [0];
+            while !asked.ends_with(b"\r\n\r\n") && matches!(client.read(&mut byte), Ok(1)) {
+                asked.extend(byte);
+            }
+            let _ = client.write_all(
+                b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+    ours.git(&["remote", "set-url", "origin", &address]);
+    ours.commit("a", "2\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/topic"]);
+    let theirs = world.sandbox.init("theirs", &[]);
+    theirs.git(&["remote", "add", "origin", &address]);
+    let (said, result) = bob.fetch(&theirs, &["refs/heads/topic"]);
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("terminal prompts disabled"), "{error}");
+    assert!(error.ends_with(": git fetch origin refs/heads/main"), "{error}");
+    assert!(
+        said.stderr.contains(&format!("from origin ({address})")),
+        "{}",
+        said.stderr
+    );
 }
 
 #[test]
@@ -127,7 +220,7 @@ fn commits_on_a_shallow_clone_travel_and_the_cut_itself_does_not() {
     let behind = world.sandbox.init("behind", &[]);
     let error = bob.fetch(&behind, &["refs/heads/main"]).1.unwrap_err().to_string();
     assert!(
-        error.contains("refs/heads/main") && error.contains("git fetch file://"),
+        error.contains("refs/heads/main") && error.contains("git parler push --full"),
         "{error}"
     );
     behind.git(&[

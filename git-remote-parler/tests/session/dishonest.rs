@@ -5,16 +5,20 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use git_remote_parler::signing::sign_for_room;
 use parler_client::ReadFrom;
-use parler_protocol::{BundleId, BundlePart, BundleRef, Draft, Oid, SignContext, Target, sign};
+use parler_protocol::{BundleId, BundlePart, BundleRef, Draft, ObjectFormat, Oid};
 
+use crate::sandbox::Repo;
 use crate::world::{Agent, World, is_complete, refs};
 
 /// Text to be replaced by another of the same length.
-type Change = (&'static str, &'static str);
+type Change<'a> = (&'a str, &'a str);
 
 /// Passes everything on to the hub, with one change to what is asked and one to what is answered.
-fn in_between(hub: SocketAddr, asked: Option<Change>, answered: Option<Change>) -> SocketAddr {
+fn in_between(hub: SocketAddr, asked: Option<Change<'_>>, answered: Option<Change<'_>>) -> SocketAddr {
+    let owned = |change: Option<Change<'_>>| change.map(|(from, to)| (from.to_owned(), to.to_owned()));
+    let (asked, answered) = (owned(asked), owned(answered));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let host = (format!("host: {address}"), format!("host: {hub}"));
@@ -25,12 +29,9 @@ fn in_between(hub: SocketAddr, asked: Option<Change>, answered: Option<Change>) 
             let server = TcpStream::connect(hub).unwrap();
             let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             let mut changes = vec![host.clone()];
-            changes.extend(asked.map(|(from, to)| (from.to_owned(), to.to_owned())));
+            changes.extend(asked.clone());
             std::thread::spawn(move || pass(from_client, to_server, &changes));
-            let changes: Vec<_> = answered
-                .iter()
-                .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
-                .collect();
+            let changes: Vec<_> = answered.clone().into_iter().collect();
             std::thread::spawn(move || pass(server, client, &changes));
         }
     });
@@ -119,6 +120,11 @@ fn a_log_that_became_shorter_is_noticed() {
 
 /// Posts a bundle part with these refs, and these bytes, as a member may.
 fn post_bundle(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)]) {
+    post_bundle_with(agent, bytes, refs, |_| ());
+}
+
+/// As [`post_bundle`], with a change to the part.
+fn post_bundle_with(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)], change: impl FnOnce(&mut BundlePart)) {
     let client = agent.client();
     let room = "x".parse().unwrap();
     let head = client
@@ -131,7 +137,7 @@ fn post_bundle(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)]) {
         )
         .unwrap()
         .head;
-    let part = BundlePart {
+    let mut part = BundlePart {
         blob: BundleId::of(bytes),
         vcs: "git".into(),
         size: bytes.len() as u64,
@@ -153,26 +159,18 @@ fn post_bundle(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)]) {
         needs: Vec::new(),
         base_hint: None,
     };
-    let identity = client.identity();
-    let context = SignContext {
-        key: &identity.key,
-        name: &identity.name,
-        role: None,
-        hub: &client.hub_id().unwrap(),
-        room: &room,
-        target: &Target::Room { room: room.clone() },
-        head: &head,
-        now_ms: 1_800_000_000_000,
-    };
+    change(&mut part);
+    let draft = Draft::new(vec![part.into()]);
+    let signed = sign_for_room(&client, &client.hub_id().unwrap(), &room, &head, &draft);
     let blob: Arc<[u8]> = bytes.into();
-    client
-        .post(
-            &room,
-            &sign(&Draft::new(vec![part.into()]), &context),
-            None,
-            Some(&blob),
-        )
-        .unwrap();
+    client.post(&room, &signed, None, Some(&blob)).unwrap();
+}
+
+/// What `git bundle` makes of everything that HEAD reaches.
+fn whole(repository: &Repo<'_>) -> Vec<u8> {
+    let file = repository.directory.join("whole.bundle");
+    repository.git(&["bundle", "create", "-q", file.to_str().unwrap(), "main"]);
+    fs::read(file).unwrap()
 }
 
 #[test]
@@ -209,6 +207,109 @@ fn a_member_who_posts_rubbish_keeps_nobody_from_the_rest() {
     let name = format!("refs/parler/{}", BundleId::of(b"no bundle at all"));
     bob.fetches(&other, &[&name]);
     assert!(is_complete(&other, &[second]), "another bundle has the same tip");
+}
+
+#[test]
+fn any_number_of_bundles_may_be_wrong_when_one_is_right() {
+    let world = World::new();
+    let (alice, bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let mut carol = world.agent("carol");
+    let ours = world.sandbox.init("ours", &[]);
+    ours.commit("a", "1\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    let tip = ours.commit("a", "2\n");
+    let said = alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    let whole = whole(&ours);
+    post_bundle(&bob, &whole, &[("refs/heads/main", tip)]);
+    for number in 0..20 {
+        let rubbish = format!("no bundle at all {number:02}");
+        post_bundle(&mallory, rubbish.as_bytes(), &[("refs/heads/main", tip)]);
+    }
+    // The hub announces another size for the one that is asked for first: it is of whoever moved the branch.
+    let id = ours.git(&["for-each-ref", "--format=%(refname:lstrip=2)", "refs/parler/"]);
+    let is_last = |id: &&str| {
+        id.rsplit('/')
+            .next()
+            .is_some_and(|id| id.len() == 64 && id.starts_with(said.bundle()))
+    };
+    let id = id.lines().find(is_last).unwrap().rsplit('/').next().unwrap();
+    carol.session = Some(carol.client().open_session().unwrap());
+    let size = |first: char| format!("{id} {first}");
+    for digit in '1'..='9' {
+        carol.hub = in_between(world.address, None, Some((&size(digit), &size('0'))));
+        let theirs = world.sandbox.init(&format!("theirs-{digit}"), &[]);
+        carol.fetches(&theirs, &["refs/heads/main"]);
+        assert!(is_complete(&theirs, &[tip]));
+        if !refs(&theirs, &format!("refs/parler/{id}")).is_empty() {
+            continue;
+        }
+        let pinned = refs(&theirs, "refs/parler/");
+        assert!(
+            pinned.iter().any(|pin| pin.contains(&BundleId::of(&whole).to_string())),
+            "{pinned:?}"
+        );
+        return;
+    }
+    panic!("no size was changed");
+}
+
+#[test]
+fn a_base_that_nobody_has_is_the_bundles_fault() {
+    let world = World::new();
+    let (alice, bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let (_, ours) = world.origin_and_clone("ours");
+    let first = ours.commit("a", "2\n");
+    let thin = alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    let tip = ours.commit("a", "3\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    // Not the base of the chain, and expects what does not exist; and one that says another holds it, which does not.
+    let unknown: Oid = "9".repeat(40).parse().unwrap();
+    post_bundle_with(&mallory, b"one", &[("refs/heads/main", first)], |part| {
+        part.prerequisites = vec![unknown]
+    });
+    post_bundle_with(&mallory, b"two", &[("refs/heads/main", tip)], |part| {
+        part.prerequisites = vec![unknown];
+        part.needs = vec![BundleId::of(b"one")];
+    });
+    let theirs = world.sandbox.init("theirs", &[]);
+    let error = bob.fetch(&theirs, &["refs/heads/main"]).1.unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("bundle {} of room 'x' needs commit", thin.bundle())),
+        "{error}"
+    );
+    assert_eq!(refs(&theirs, "refs/"), Vec::<String>::new());
+
+    post_bundle(&alice, &whole(&ours), &[("refs/heads/main", tip)]);
+    bob.fetches(&theirs, &["refs/heads/main"]);
+    assert!(is_complete(&theirs, &[tip]));
+    let by_oid = world.sandbox.init("by-oid", &[]);
+    let lines = format!("list\nfetch {tip} {tip}\n\n\n");
+    bob.talk(Some(&by_oid.git_dir()), &lines).1.unwrap();
+    assert!(is_complete(&by_oid, &[tip]));
+}
+
+#[test]
+fn bundles_of_another_hash_are_passed_over() {
+    let world = World::new();
+    let (alice, bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let ours = world.sandbox.init("ours", &[]);
+    let middle = ours.commit("a", "1\n");
+    ours.commit("a", "2\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    alice.pushes(&ours, &["HEAD~1:refs/heads/middle"]);
+    let long: Oid = "b".repeat(64).parse().unwrap();
+    post_bundle_with(&mallory, b"long", &[("refs/heads/main", long)], |part| {
+        part.object_format = Some(ObjectFormat::Sha256);
+        part.prerequisites = vec!["c".repeat(64).parse().unwrap()];
+    });
+    // The middle of a bundle is looked for in all of them.
+    let theirs = world.sandbox.init("theirs", &[]);
+    bob.fetches(&theirs, &["refs/heads/middle"]);
+    assert!(is_complete(&theirs, &[middle]));
+    let shown = bob.list(&theirs);
+    assert!(!shown.iter().any(|line| line.contains(&long.to_string())), "{shown:?}");
+    ours.commit("a", "3\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
 }
 
 /// A pack without objects.

@@ -1,5 +1,6 @@
 //! `git parler apply`: imports a bundle and pins its tips under `refs/parler/`. Checks nothing out, merges nothing.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
+use crate::pushing::pins_json;
 use crate::text;
 use crate::view::field;
 
@@ -56,7 +58,10 @@ fn apply_from_room(
     let policy = Policy::of(repository, false)?.fetch;
     let state = &found.room.state;
     let id = *found.bundle.id();
-    let fetched = Fetcher::new(repository, &client, state, &policy).apply(&[id])?;
+    let remarks = RefCell::new(&mut *output);
+    let notice = |line: &str| remarks.borrow_mut().remark(line);
+    let fetcher = Fetcher::new(repository, &client, state, &policy).telling(&notice);
+    let fetched = fetcher.apply(&[id])?;
     for other in fetched.bundles.iter().filter(|bundle| bundle.id != id) {
         output.remark(&format!(
             "brought bundle {} with it, which it builds on",
@@ -115,10 +120,6 @@ fn report(
     room: Option<&RoomName>,
     output: &mut Output,
 ) -> Result<()> {
-    let pinned: Vec<_> = pins
-        .iter()
-        .map(|pin| json!({ "name": pin.name, "oid": pin.oid }))
-        .collect();
     let first = pins.first();
     if output.is_json() {
         return output.json(&json!({
@@ -126,7 +127,7 @@ fn report(
             "room": room,
             "ref": first.map(|pin| &pin.name),
             "oid": first.map(|pin| pin.oid),
-            "pins": pinned,
+            "pins": pins_json(pins),
         }));
     }
     output.line(&format!("applied bundle {}", id.short()))?;
@@ -189,14 +190,6 @@ impl From<ImportError> for Error {
     }
 }
 
-/// The library's words end with the command that helps.
-fn base_missing(text: &str) -> Error {
-    match text.rsplit_once(": ") {
-        Some((what, next)) => Error::new(ErrorKind::BaseMissing, what).then(next),
-        None => Error::new(ErrorKind::BaseMissing, text),
-    }
-}
-
 impl From<BundleError> for Error {
     fn from(error: BundleError) -> Self {
         Self::new(ErrorKind::Refused, error)
@@ -206,7 +199,13 @@ impl From<BundleError> for Error {
 impl From<FetchError> for Error {
     fn from(error: FetchError) -> Self {
         match error {
-            FetchError::BaseMissing { .. } => base_missing(&error.to_string()),
+            FetchError::BaseMissing { .. } => {
+                let missing = Self::new(ErrorKind::BaseMissing, error.what());
+                match error.help() {
+                    Some(help) => missing.then(help),
+                    None => missing,
+                }
+            }
             FetchError::NotInRoom { .. } | FetchError::UnknownBundle { .. } => Self::new(ErrorKind::NotFound, error),
             FetchError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             FetchError::NotSent { .. } => Self::new(ErrorKind::Refused, error),
