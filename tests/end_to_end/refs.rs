@@ -303,6 +303,9 @@ fn push_mirror_makes_the_room_equal_twice() {
     work.git("branch --quiet --delete topic").success();
     // Now there are pins of the first push, here and in the room.
     work.git("push --quiet --mirror parler::room/try").success();
+    // And nothing is left to do, though git asks for the pins again.
+    let again = work.git("push --mirror parler::room/try").success();
+    again.warns("Everything up-to-date").warns_no("rejected");
     let shown = room_refs(&work.user(), "try");
     let expected = BTreeMap::from([
         ("HEAD".to_owned(), work.rev("main")),
