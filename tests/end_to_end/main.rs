@@ -5,11 +5,13 @@
 
 mod addresses;
 mod bad_input;
+mod bundle_files;
 mod counts;
 mod demo;
 mod forgotten_modules;
 mod hub_server;
 mod identity;
+mod json;
 mod killed_client;
 mod killed_hub;
 mod race;
