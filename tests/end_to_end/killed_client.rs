@@ -1,9 +1,10 @@
 //! A fetch, an apply or a push whose process is ended in the middle leaves the repository as it was, and the next one
 //! completes.
 
-use parler_harness::{Gate, Repository, Running, World};
+use parler_harness::{Gate, Repository, Running, Snapshot, World};
 use rustix::process::Signal;
 
+use super::untouched::assert_tidy;
 use super::{room_refs, world};
 
 /// More objects than are unpacked one by one: the import goes through a pack.
@@ -87,6 +88,7 @@ fn an_import_that_is_ended_at_any_step_leaves_nothing_and_can_be_repeated() {
     bobs.git("fetch --quiet parler::room/try").success();
     assert_eq!(bobs.rev("FETCH_HEAD"), tip);
     bobs.fsck();
+    assert_tidy("after all", &Snapshot::of(&bobs));
 }
 
 #[test]

@@ -17,8 +17,8 @@ struct Story<'w> {
 
 fn story(world: &World) -> Story<'_> {
     let origin = world.origin();
-    let alices = world.clone_of(&origin, "alices");
-    let bobs = world.clone_of(&origin, "bobs");
+    let alices = world.clone_from_afar(&origin, "alices");
+    let bobs = world.clone_from_afar(&origin, "bobs");
     alices.git("switch --quiet --create feature").success();
     alices.commit("checkout.txt", "a new checkout\n");
     let tip = alices.commit("tests.txt", "tests for it\n");

@@ -50,6 +50,14 @@ fn one_commit_of_a_long_history_is_a_few_kilobytes() {
     };
     let bundle = download(&work.user(), id, "stored.bundle");
     assert!(bundle.len() < 4096, "{} bytes", bundle.len());
+    // By itself its pack cannot be read: what it is a delta of is with the receiver.
+    let pack = bundle.windows(4).position(|bytes| bytes == b"PACK").unwrap();
+    let empty = world.init("empty", "");
+    let by_itself = empty
+        .user()
+        .feed("git", "index-pack --stdin", &bundle[pack..])
+        .failure();
+    by_itself.warns("unresolved delta");
     assert_eq!(BundleId::of(&bundle).to_string(), *id);
     let sum = work.user().run("sha256sum", "stored.bundle").success();
     assert_eq!(sum.word().split(' ').next(), Some(id.as_str()));
@@ -188,7 +196,7 @@ fn a_branch_that_is_on_origin_too_still_travels() {
 fn without_its_base_a_bundle_is_refused_with_the_command_that_helps() {
     let world = world();
     let origin = world.origin();
-    let alice = world.clone_of(&origin, "alice");
+    let alice = world.clone_from_afar(&origin, "alice");
     let base = alice.rev("origin/main");
     let commit = alice.commit("a.txt", "one\n");
     alice
@@ -198,7 +206,7 @@ fn without_its_base_a_bundle_is_refused_with_the_command_that_helps() {
         panic!("{:?}", alice.pins())
     };
 
-    // Somebody with an origin, but not up to date with it: the helper may get it there by itself, or say how.
+    // Nothing is fetched from an address that is not one of the receiver's own remotes.
     let empty = world.init("empty", "");
     let refused = empty.git("fetch parler::room/try").code(128);
     refused.warns(&base[..7]).warns("git fetch").warns("refs/heads/main");
@@ -219,6 +227,32 @@ fn without_its_base_a_bundle_is_refused_with_the_command_that_helps() {
         .success();
     empty.user().parler(["apply", id, "--room", "try"]).success();
     assert_eq!(empty.rev(&format!("refs/parler/{id}")), commit);
+}
+
+#[test]
+fn a_base_on_its_authors_machine_is_not_told_to_anybody() {
+    let world = world();
+    let origin = world.origin();
+    let alice = world.clone_of(&origin, "alice");
+    let base = alice.rev("origin/main");
+    alice.commit("a.txt", "one\n");
+    alice
+        .git("push --quiet parler::room/try HEAD:refs/heads/feature")
+        .success();
+    let log = alice.user().parler("recv --room try --all --json").success();
+    log.says(&base).says_no(world.path().to_str().unwrap());
+
+    let empty = world.init("empty", "");
+    let refused = empty.git("fetch parler::room/try").code(128);
+    refused.warns(&base[..7]).warns("git parler push --full");
+    assert!(empty.refs().is_empty());
+    // Which is what helps.
+    alice
+        .user()
+        .parler("push --room try --full HEAD:refs/heads/feature")
+        .success();
+    empty.git("fetch --quiet parler::room/try").success();
+    assert_eq!(empty.rev("FETCH_HEAD"), alice.rev("HEAD"));
 }
 
 #[test]

@@ -217,8 +217,9 @@ fn a_refused_import_leaves_nothing_at_all() {
     }
 }
 
+/// Asserts that no file is left which was only to be there for a while.
 #[track_caller]
-fn assert_tidy(kind: &str, after: &Snapshot) {
+pub(crate) fn assert_tidy(kind: &str, after: &Snapshot) {
     let stray: Vec<_> = after
         .names()
         .filter(|name| {

@@ -15,6 +15,9 @@ use crate::{Agent, Arguments, Repository};
 /// What a user's git is set up with, and nothing else.
 const GIT_CONFIG: &str = "[user]\n\tname = Somebody\n\temail = somebody@example.com\n[init]\n\tdefaultBranch = main\n";
 
+/// Where git finds the world's repositories under an address that could be another machine's.
+const AFAR: &str = "https://git.example/";
+
 /// A world of its own for one test.
 #[derive(Debug)]
 pub struct World {
@@ -38,7 +41,8 @@ impl World {
         for name in ["git-parler", "git-remote-parler"] {
             symlink(&program, path.join("bin").join(name)).expect("an empty directory");
         }
-        fs::write(path.join("home/.gitconfig"), GIT_CONFIG).expect("just made");
+        let afar = format!("[url \"{}/\"]\n\tinsteadOf = {AFAR}\n", path.display());
+        fs::write(path.join("home/.gitconfig"), format!("{GIT_CONFIG}{afar}")).expect("just made");
         let environment = environment(&path);
         Self {
             root,
@@ -129,6 +133,17 @@ impl World {
     #[track_caller]
     pub fn clone_of(&self, from: &Repository<'_>, name: &str) -> Repository<'_> {
         self.clone_with(from.path(), name, "")
+    }
+
+    /// A clone whose remote has an address that others can be told, not a path. Git resolves it inside the world.
+    #[track_caller]
+    pub fn clone_from_afar(&self, from: &Repository<'_>, name: &str) -> Repository<'_> {
+        let directory = from
+            .path()
+            .file_name()
+            .expect("a directory of the world")
+            .to_string_lossy();
+        self.clone_with(format!("{AFAR}{directory}"), name, "")
     }
 
     /// A repository that is there already.
