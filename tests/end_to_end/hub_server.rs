@@ -27,7 +27,8 @@ pub(crate) fn start_closed(world: &World, owner: &str) -> HubProcess {
 fn start_for(world: &World, owner: &str) -> HubProcess {
     let owner = owner.to_owned();
     HubProcess::start(world, "hub", move |listen: &str, data: &Path| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        // Not by its path: it may have been built anew since this test began.
+        let mut command = Command::new("/proc/self/exe");
         command
             .args([
                 "--ignored",
