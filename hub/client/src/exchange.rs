@@ -150,6 +150,13 @@ impl Client {
         })
     }
 
+    /// The same client, which sends nothing again: its caller has a way of its own to come back.
+    #[must_use]
+    pub fn without_retries(mut self) -> Self {
+        self.options.deadlines.retry = Duration::ZERO;
+        self
+    }
+
     /// Who this client speaks as.
     pub fn identity(&self) -> &Identity {
         &self.options.identity
@@ -212,8 +219,16 @@ impl Client {
 
     /// The next piece of an answer that was [opened](Self::open).
     pub(crate) fn next_piece(&self, response: &mut Response) -> Result<Option<Bytes>, ClientError> {
-        self.runtime
-            .block_on(self.within(self.options.deadlines.stall, response.chunk()))
+        self.next_piece_within(response, self.options.deadlines.stall)
+    }
+
+    /// The next piece of an answer in which silence has another meaning.
+    pub(crate) fn next_piece_within(
+        &self,
+        response: &mut Response,
+        deadline: Duration,
+    ) -> Result<Option<Bytes>, ClientError> {
+        self.runtime.block_on(self.within(deadline, response.chunk()))
     }
 
     pub(crate) fn read_json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
@@ -380,8 +395,10 @@ impl Client {
     async fn send(&self, request: &Request<'_>, token: Option<&str>) -> Result<Response, ClientError> {
         let mut builder = self
             .http
-            .request(request.method.clone(), self.options.address.join(&request.path))
-            .header(ACCEPT, "application/json");
+            .request(request.method.clone(), self.options.address.join(&request.path));
+        if !request.headers.iter().any(|(name, _)| name == ACCEPT) {
+            builder = builder.header(ACCEPT, "application/json");
+        }
         if let Some(token) = token {
             builder = builder.header(AUTHORIZATION, format!("Bearer {token}"));
         }

@@ -10,13 +10,16 @@ mod blob_source;
 mod bundle_stream;
 mod calls;
 mod error;
+mod event_stream;
 mod exchange;
 mod session;
+mod sse;
 
 pub use address::{AddressError, HubAddress};
 pub use blob_source::BlobSource;
 pub use bundle_stream::{BlobReader, BundleReader, BundleStream};
 pub use calls::{PushesAnswer, ReadFrom};
 pub use error::ClientError;
+pub use event_stream::{EventStream, Streamed};
 pub use exchange::{Client, ClientOptions, Deadlines};
 pub use session::{CachedSession, Identity, NoSessionCache, SessionCache};

@@ -46,6 +46,10 @@ pub const MAX_PAGE_MESSAGES: u32 = 1000;
 pub const MAX_PAGE_BYTES: usize = 4 << 20; // 4 MiB
 /// Longest a reader may ask a page to wait for a new message.
 pub const MAX_WAIT: Duration = Duration::from_secs(55);
+/// Longest silence of a stream: a comment breaks it.
+pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(15);
+/// After so long without a byte a stream is lost.
+pub const STREAM_LOST: Duration = Duration::from_secs(45);
 
 /// How long a session token lives.
 pub const SESSION_TTL: Duration = Duration::from_secs(24 * 3600);

@@ -12,6 +12,8 @@ pub const INVITES: &str = "/v1/invites";
 pub const JOIN: &str = "/v1/join";
 /// Makes a room, lists mine.
 pub const ROOMS: &str = "/v1/rooms";
+/// Hints about all my rooms, as they change.
+pub const EVENTS: &str = "/v1/events";
 
 /// Route templates of the calls on one room, as the router has them.
 pub mod template {
@@ -19,6 +21,8 @@ pub mod template {
     pub const MEMBERS: &str = "/v1/rooms/{room}/members";
     /// The log: read a page, append a message.
     pub const MESSAGES: &str = "/v1/rooms/{room}/messages";
+    /// The log as it grows.
+    pub const STREAM: &str = "/v1/rooms/{room}/stream";
     /// What I have acknowledged.
     pub const CURSOR: &str = "/v1/rooms/{room}/cursor";
     /// The messages that carry refs or bundles.
@@ -39,6 +43,11 @@ pub fn members(room: &RoomName) -> String {
 /// `/v1/rooms/{room}/messages`
 pub fn messages(room: &RoomName) -> String {
     format!("{ROOMS}/{room}/messages")
+}
+
+/// `/v1/rooms/{room}/stream`
+pub fn stream(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/stream")
 }
 
 /// `/v1/rooms/{room}/cursor`
@@ -77,5 +86,21 @@ pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
 /// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.
 pub const BUNDLES_TYPE: &str = "application/vnd.parler.bundles";
+/// Body of a stream of server-sent events.
+pub const EVENT_STREAM_TYPE: &str = "text/event-stream";
+/// On a stream that is opened again: the last message that arrived.
+pub const LAST_EVENT_ID_HEADER: &str = "last-event-id";
 /// Body of a problem answer.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
+
+/// Names of server-sent events.
+pub mod event {
+    /// A message of the room, as stored; its id is the message's number.
+    pub const MESSAGE: &str = "message";
+    /// In place of a message that a line of an event cannot hold: read it as a page.
+    pub const REREAD: &str = "reread";
+    /// How far all my rooms reach.
+    pub const HEADS: &str = "heads";
+    /// One of my rooms has grown, or is new to me.
+    pub const HINT: &str = "hint";
+}
