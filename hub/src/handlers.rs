@@ -4,6 +4,7 @@
 pub(crate) mod blobs;
 pub(crate) mod bundles;
 pub(crate) mod cursor;
+pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod invites;
 pub(crate) mod messages;
@@ -11,3 +12,4 @@ pub(crate) mod pushes;
 pub(crate) mod refs;
 pub(crate) mod rooms;
 pub(crate) mod sessions;
+pub(crate) mod stream;

@@ -17,6 +17,7 @@ use crate::server;
 use crate::sessions::Sessions;
 use crate::state::{HubState, Phase};
 use crate::store::{OpenError, SqliteOptions, SqliteStore, Store, StoreError};
+use crate::streams::Streams;
 use crate::wake::{LocalWake, Wake};
 
 /// Where the blobs too large for the database are, below the data directory.
@@ -89,6 +90,7 @@ impl Hub {
             challenges: Challenges::new(hub).map_err(HubError::Random)?,
             sessions: Sessions::default(),
             proofs: RateLimit::new(self.options.limits.proof_burst, self.options.limits.proofs_per_minute),
+            streams: Streams::new(self.options.limits.max_streams),
             phase: watch::Sender::new(Phase::Serving),
             store: Arc::clone(&self.store),
             blobs: self.blobs,

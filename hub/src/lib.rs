@@ -31,6 +31,7 @@ mod router;
 mod server;
 mod sessions;
 mod state;
+mod streams;
 
 pub use clock::Clock;
 pub use hub::{Hub, HubError};

@@ -76,6 +76,12 @@ pub struct HubLimits {
     pub min_body_rate: u64,
     /// How long a body may come slower than [`HubLimits::min_body_rate`].
     pub body_grace: Duration,
+    /// Streams that one agent may have open at once.
+    pub max_streams: usize,
+    /// Longest silence of a stream.
+    pub heartbeat: Duration,
+    /// How long a stream lives: then it has to be opened again, with a session that still counts.
+    pub stream_ttl: Duration,
     /// How long requests in flight get to finish when the hub stops.
     pub drain_timeout: Duration,
     /// Session proofs and invite codes accepted at once from one address that is not of this machine.
@@ -94,6 +100,9 @@ impl Default for HubLimits {
             stall_timeout: Duration::from_secs(60),
             min_body_rate: 16 << 10, // 16 KiB/s
             body_grace: Duration::from_secs(10),
+            max_streams: 64,
+            heartbeat: limits::STREAM_HEARTBEAT,
+            stream_ttl: Duration::from_secs(3600), // 1 h
             drain_timeout: Duration::from_secs(10),
             proof_burst: 30,
             proofs_per_minute: 30,

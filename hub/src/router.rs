@@ -9,7 +9,9 @@ use parler_protocol::paths::{self, template};
 
 use crate::access_log::access_log;
 use crate::guard::guard;
-use crate::handlers::{blobs, bundles, cursor, health, invites, messages, pushes, refs, rooms, sessions};
+use crate::handlers::{
+    blobs, bundles, cursor, events, health, invites, messages, pushes, refs, rooms, sessions, stream,
+};
 use crate::problem::Refusal;
 use crate::state::SharedState;
 
@@ -21,8 +23,10 @@ pub(crate) fn router(state: SharedState) -> Router {
         .route(paths::INVITES, post(invites::create))
         .route(paths::JOIN, post(invites::join))
         .route(paths::ROOMS, post(rooms::create).get(rooms::list))
+        .route(paths::EVENTS, get(events::get))
         .route(template::MEMBERS, get(rooms::members))
         .route(template::MESSAGES, get(messages::get).post(messages::post))
+        .route(template::STREAM, get(stream::get))
         .route(template::CURSOR, put(cursor::put))
         .route(template::PUSHES, get(pushes::get))
         .route(template::REFS, get(refs::get))

@@ -13,6 +13,7 @@ use crate::problem::Refusal;
 use crate::rate::RateLimit;
 use crate::sessions::Sessions;
 use crate::store::Store;
+use crate::streams::Streams;
 use crate::wake::Wake;
 
 /// Shared by all requests.
@@ -39,6 +40,7 @@ pub(crate) struct HubState {
     pub(crate) challenges: Challenges,
     pub(crate) sessions: Sessions,
     pub(crate) proofs: RateLimit,
+    pub(crate) streams: Streams,
     pub(crate) phase: watch::Sender<Phase>,
 }
 

@@ -11,7 +11,7 @@ use parler_protocol::{AgentKey, BundleId, ErrorCode, Message, RoomKind, Seq, lim
 use crate::support::{Agent, Push, TestHub, oid, text_message};
 
 /// The agent's client. It stays on the thread it was made on.
-fn client(agent: &Agent) -> Client {
+pub(crate) fn client(agent: &Agent) -> Client {
     let key = AgentKey::from_seed(&agent.key.to_seed()).unwrap();
     let client = Client::new(ClientOptions {
         address: format!("http://{}", agent.address).parse().unwrap(),
@@ -28,7 +28,7 @@ fn client(agent: &Agent) -> Client {
 }
 
 /// Runs blocking calls beside the hub.
-async fn blocking<T: Send + 'static>(calls: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(calls: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(calls).await.unwrap()
 }
 

@@ -19,3 +19,4 @@ mod program;
 mod pushes;
 mod rooms;
 mod sessions;
+mod streams;

@@ -165,6 +165,28 @@ pub struct Page {
     pub head: Head,
 }
 
+/// The data of the first event of `GET /v1/events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomHints {
+    /// All my rooms, by name.
+    pub rooms: Vec<RoomHint>,
+}
+
+/// How far one of my rooms reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomHint {
+    /// The room.
+    pub room: RoomName,
+    /// Its log's head.
+    pub head: Head,
+    /// Messages above my cursor.
+    pub unread: u64,
+    /// Whether a message since the last hint mentions me, or hands over to me or to anybody. The hub's word, before any
+    /// signature is checked. Absent where it did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addressed: Option<bool>,
+}
+
 /// The body of `POST /v1/rooms/{room}/messages`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

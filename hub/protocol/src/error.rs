@@ -62,7 +62,7 @@ error_codes! {
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.
     OriginRefused "origin_refused" 403 false;
-    /// Too many proofs or invite codes from one address. `Retry-After` says how many seconds to wait.
+    /// Too many proofs or invite codes from one address, or streams of one agent. `Retry-After` says how many seconds to wait.
     RateLimited "rate_limited" 429 true;
     /// A ref would be a directory of another (`a` and `a/b`).
     RefDirectoryConflict "ref_directory_conflict" 409 false;

@@ -1,0 +1,233 @@
+//! Hints about all of an agent's rooms: first how far each reaches, then which one has grown. Carries no message.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::Event;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use parler_protocol::api::{RoomHint, RoomHints, RoomSummary};
+use parler_protocol::paths::event;
+use parler_protocol::{Head, Message, Part, RoomName, limits};
+use serde::Serialize;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::auth::Authenticated;
+use crate::problem::Refusal;
+use crate::query::Parameters;
+use crate::state::SharedState;
+use crate::store::{Principal, StoreError};
+use crate::streams::{self, StreamEnd, StreamPermit, farewell};
+use crate::wake::Subscription;
+
+/// How much of what is new is looked at for a word to the agent, bytes.
+const LOOKED_AT_BYTES: usize = 64 << 10; // 64 KiB
+
+/// `GET /v1/events`
+pub(crate) async fn get(
+    State(state): State<SharedState>,
+    Authenticated(principal): Authenticated,
+    query: Parameters,
+) -> Result<Response, Refusal> {
+    query.finish()?;
+    let permit = state.streams.open(principal.agent)?;
+    let mut looking = tokio::time::interval(state.options.limits.heartbeat);
+    looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looking.reset();
+    let mut hints = HintStream {
+        end: StreamEnd::of(&state),
+        state: Arc::clone(&state),
+        principal,
+        known: HashMap::new(),
+        news: FuturesUnordered::new(),
+        ready: VecDeque::new(),
+        is_over: false,
+        looking,
+        _permit: permit,
+    };
+    hints.begin().await?;
+    let events = futures_util::stream::unfold(hints, async |mut hints| hints.next().await.map(|event| (event, hints)));
+    Ok(streams::answer(&state, events))
+}
+
+/// What one agent is told of its rooms.
+struct HintStream {
+    state: SharedState,
+    principal: Principal,
+    /// How far each room reached when it was last told, by [`RoomName::key`].
+    known: HashMap<String, Head>,
+    /// One for each of these rooms: ready when it has grown.
+    news: FuturesUnordered<BoxFuture<'static, (RoomName, Subscription)>>,
+    ready: VecDeque<Event>,
+    is_over: bool,
+    /// When to look for rooms that are new to the agent: nobody tells of those.
+    looking: Interval,
+    end: StreamEnd,
+    _permit: StreamPermit,
+}
+
+impl HintStream {
+    async fn begin(&mut self) -> Result<(), Refusal> {
+        for room in self.rooms().await? {
+            self.follow(&room);
+        }
+        // Once more, now that no growth goes unnoticed.
+        let rooms = self.rooms().await?;
+        for room in &rooms {
+            self.known.insert(room.room.key(), room.head);
+        }
+        let rooms = rooms.into_iter().map(|room| hint(room, None)).collect();
+        self.ready.push_back(event(event::HEADS, &RoomHints { rooms }));
+        Ok(())
+    }
+
+    async fn rooms(&mut self) -> Result<Vec<RoomSummary>, StoreError> {
+        self.state.store.rooms(self.principal.agent).await
+    }
+
+    /// Listens for growth of a room that was not followed before.
+    fn follow(&mut self, room: &RoomSummary) {
+        let key = room.room.key();
+        self.news
+            .push(grown(room.room.clone(), self.state.wake.subscribe(&key)));
+        self.known.insert(key, room.head);
+    }
+
+    /// The next event, once there is one. None: the stream is over.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            let told = tokio::select! {
+                Some((room, news)) = self.news.next() => self.tell(room, news).await,
+                _ = self.looking.tick() => self.look().await,
+                last = self.end.come(&self.state) => {
+                    self.is_over = true;
+                    return Some(last);
+                }
+            };
+            if let Err(error) = told {
+                tracing::error!(%error, "a stream was cut off");
+                self.is_over = true;
+                self.ready.push_back(farewell("the hub cannot read on"));
+            }
+        }
+    }
+
+    /// Tells of a room that has grown.
+    async fn tell(&mut self, room: RoomName, news: Subscription) -> Result<(), StoreError> {
+        let key = room.key();
+        // Nothing but my cursor and the head.
+        let page = match self.state.store.read(self.principal.agent, &room, None, 0, 0).await {
+            Ok(page) => page,
+            Err(StoreError::NotFound) => {
+                self.known.remove(&key);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let told = self.known.insert(key, page.head);
+        if told.is_none_or(|told| told.seq < page.head.seq) {
+            let hint = RoomHint {
+                addressed: self.is_addressed(&room, told.unwrap_or(page.head)).await?,
+                unread: page.head.seq.get().saturating_sub(page.cursor.get()),
+                room: page.room,
+                head: page.head,
+            };
+            self.ready.push_back(event(event::HINT, &hint));
+        }
+        self.news.push(grown(room, news));
+        Ok(())
+    }
+
+    /// Whether something after `told` is for this agent. None where there was more than was looked at.
+    async fn is_addressed(&mut self, room: &RoomName, told: Head) -> Result<Option<bool>, StoreError> {
+        let (agent, limit) = (self.principal.agent, limits::DEFAULT_PAGE_MESSAGES);
+        let page = match self
+            .state
+            .store
+            .read(agent, room, Some(told.seq), limit, LOOKED_AT_BYTES)
+            .await
+        {
+            Err(StoreError::NotFound) => return Ok(None),
+            page => page?,
+        };
+        if page.messages.iter().any(|stored| is_for(&self.principal, stored)) {
+            return Ok(Some(true));
+        }
+        Ok((page.cursor >= page.head.seq).then_some(false))
+    }
+
+    /// Looks for rooms that the agent has come into, and forgets those it has left.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let rooms = self.rooms().await?;
+        self.known
+            .retain(|key, _| rooms.iter().any(|room| room.room.key() == *key));
+        for room in rooms {
+            if !self.known.contains_key(&room.room.key()) {
+                self.follow(&room);
+                // As it is now that its growth is heard of.
+                let page = match self
+                    .state
+                    .store
+                    .read(self.principal.agent, &room.room, None, 0, 0)
+                    .await
+                {
+                    Err(StoreError::NotFound) => continue,
+                    page => page?,
+                };
+                self.known.insert(page.room.key(), page.head);
+                let unread = page.head.seq.get().saturating_sub(page.cursor.get());
+                let now = RoomSummary {
+                    unread,
+                    head: page.head,
+                    ..room
+                };
+                self.ready.push_back(event(event::HINT, &hint(now, None)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn grown(room: RoomName, mut news: Subscription) -> BoxFuture<'static, (RoomName, Subscription)> {
+    Box::pin(async move {
+        news.changed().await;
+        (room, news)
+    })
+}
+
+fn hint(room: RoomSummary, addressed: Option<bool>) -> RoomHint {
+    RoomHint {
+        room: room.room,
+        head: room.head,
+        unread: room.unread,
+        addressed,
+    }
+}
+
+fn event(name: &str, data: &impl Serialize) -> Event {
+    let data = serde_json::to_string(data).expect("hints are names and numbers");
+    Event::default().event(name).data(data)
+}
+
+/// Whether a stored message speaks to this agent, as far as its author says so.
+fn is_for(me: &Principal, stored: &[u8]) -> bool {
+    let Ok(message) = Message::parse(stored) else {
+        return false;
+    };
+    let called = |who: &str| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
+    message.from.id != me.agent
+        && (message.mentions.iter().any(|name| called(name))
+            || message
+                .parts
+                .iter()
+                .any(|part| matches!(part, Part::Handoff(handoff) if handoff.to.as_deref().is_none_or(called))))
+}

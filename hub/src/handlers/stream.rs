@@ -1,0 +1,154 @@
+//! A room's log as a stream: what there is after a message, then each message as it comes. Reads pages as a client that
+//! asks again and again would, so a stream holds no more than a page, and no read transaction while it writes.
+
+use std::collections::VecDeque;
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::response::sse::Event;
+use parler_protocol::paths::{self, event};
+use parler_protocol::{Seq, limits};
+use serde_json::json;
+
+use crate::answer::tell_head;
+use crate::problem::Refusal;
+use crate::query::Parameters;
+use crate::room_call::RoomCall;
+use crate::store::{LogPage, StoreError};
+use crate::streams::{self, StreamEnd, StreamPermit, farewell};
+use crate::wake::Subscription;
+
+/// Messages that one stream holds, in bytes, save the last of them.
+const PAGE_BYTES: usize = 64 << 10; // 64 KiB
+
+/// `GET /v1/rooms/{room}/stream?after=`
+pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Result<Response, Refusal> {
+    let after: Option<Seq> = query.take("after")?;
+    query.finish()?;
+    // A client that comes back repeats its first URL: what it got since then is in the header.
+    let after = last_event_id(&headers)?.or(after);
+    let permit = call.state.streams.open(call.principal.agent)?;
+    // First, so that nothing falls between reading and waiting.
+    let news = call.state.wake.subscribe(&call.room.key());
+    let agent = call.principal.agent;
+    let page = call
+        .run(|| {
+            call.store()
+                .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
+        })
+        .await?;
+    let head = page.head;
+    let mut log = LogStream {
+        at: after.unwrap_or_default(),
+        end: StreamEnd::of(&call.state),
+        ready: VecDeque::new(),
+        is_behind: false,
+        is_over: false,
+        news,
+        call,
+        _permit: permit,
+    };
+    log.take(page);
+    let state = std::sync::Arc::clone(&log.call.state);
+    let events = futures_util::stream::unfold(log, async |mut log| log.next().await.map(|event| (event, log)));
+    let mut response = streams::answer(&state, events);
+    tell_head(&mut response, &head);
+    Ok(response)
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Refusal> {
+    let Some(id) = headers.get(paths::LAST_EVENT_ID_HEADER) else {
+        return Ok(None);
+    };
+    let seq = id.to_str().ok().and_then(|id| id.parse().ok());
+    seq.map(Some)
+        .ok_or_else(|| Refusal::bad_request(format!("{} is a message number", paths::LAST_EVENT_ID_HEADER)))
+}
+
+/// A way along a log.
+struct LogStream {
+    call: RoomCall,
+    news: Subscription,
+    /// The last message that was read.
+    at: Seq,
+    /// Read and not yet sent.
+    ready: VecDeque<Event>,
+    /// Whether the log goes on after `at`, as far as is known.
+    is_behind: bool,
+    is_over: bool,
+    end: StreamEnd,
+    _permit: StreamPermit,
+}
+
+impl LogStream {
+    /// The next event, once there is one. None: the stream is over.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            if let Some(last) = self.end.has_come(&self.call.state) {
+                self.is_over = true;
+                return Some(last);
+            }
+            if !self.is_behind {
+                tokio::select! {
+                    _ = self.news.changed() => {}
+                    last = self.end.come(&self.call.state) => {
+                        self.is_over = true;
+                        return Some(last);
+                    }
+                }
+            }
+            self.read().await;
+        }
+    }
+
+    /// Reads on. Each time anew it is asked whether the agent is a member.
+    async fn read(&mut self) {
+        let agent = self.call.principal.agent;
+        let (limit, room) = (limits::MAX_PAGE_MESSAGES, &self.call.room);
+        match self
+            .call
+            .store()
+            .read(agent, room, Some(self.at), limit, PAGE_BYTES)
+            .await
+        {
+            Ok(page) => self.take(page),
+            Err(error) => {
+                self.is_over = true;
+                let why = match error {
+                    StoreError::NotFound => "nothing here for you",
+                    error => {
+                        tracing::error!(%error, "a stream was cut off");
+                        "the hub cannot read on"
+                    }
+                };
+                self.ready.push_back(farewell(why));
+            }
+        }
+    }
+
+    fn take(&mut self, page: LogPage) {
+        // Numbers have no gaps, so the last tells them all, also of the page that began at the agent's cursor.
+        let first = page.cursor.get() - page.messages.len() as u64 + 1;
+        for (seq, message) in (first..).zip(&page.messages) {
+            self.ready.push_back(message_event(seq, message));
+        }
+        self.at = page.cursor;
+        self.is_behind = !page.messages.is_empty() && self.at < page.head.seq;
+    }
+}
+
+/// A message as an event. Its lines are joined by the reader with a line feed, so a message with a carriage return (blank
+/// space between two tokens) would arrive changed, and its hash with it: the reader is told to read that one as a page.
+fn message_event(seq: u64, stored: &[u8]) -> Event {
+    let event = Event::default().id(seq.to_string());
+    match std::str::from_utf8(stored) {
+        Ok(text) if !text.contains('\r') => event.event(event::MESSAGE).data(text),
+        _ => event.event(event::REREAD).data(json!({ "seq": seq }).to_string()),
+    }
+}

@@ -1,0 +1,145 @@
+//! Answers that go on: server-sent events. Counts how many of them each agent has open, and knows how they begin, stay
+//! alive and end. What the events say is their calls' business.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt};
+use parler_protocol::{AgentId, ErrorCode};
+use tokio::time::Instant;
+
+use crate::problem::Refusal;
+use crate::state::{HubState, Phase};
+
+/// How long a client rests before it opens a stream again that has ended.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// How long a client rests that has as many as it may have.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Tells proxies to hand on each event as it comes.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The streams that are open.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    most: usize,
+    open: Arc<Mutex<HashMap<AgentId, usize>>>,
+}
+
+/// One stream of an agent, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamPermit {
+    agent: AgentId,
+    open: Arc<Mutex<HashMap<AgentId, usize>>>,
+}
+
+fn lock(open: &Mutex<HashMap<AgentId, usize>>) -> MutexGuard<'_, HashMap<AgentId, usize>> {
+    // The map is whole between any two of its calls.
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Streams {
+    /// None are open. An agent may have `most`.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            open: Arc::default(),
+        }
+    }
+
+    /// One more for this agent.
+    pub(crate) fn open(&self, agent: AgentId) -> Result<StreamPermit, Refusal> {
+        let mut open = lock(&self.open);
+        let count = open.entry(agent).or_default();
+        if *count >= self.most {
+            let detail = format!("this agent has {count} streams open, and may have no more");
+            return Err(Refusal::new(ErrorCode::RateLimited, detail).retry_after(RETRY_AFTER));
+        }
+        *count += 1;
+        Ok(StreamPermit {
+            agent,
+            open: Arc::clone(&self.open),
+        })
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut open = lock(&self.open);
+        if let Some(count) = open.get_mut(&self.agent) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.agent);
+            }
+        }
+    }
+}
+
+/// When a stream is over, whatever it has to tell.
+#[derive(Debug)]
+pub(crate) struct StreamEnd(Instant);
+
+impl StreamEnd {
+    /// For a stream that begins now.
+    pub(crate) fn of(state: &HubState) -> Self {
+        Self(Instant::now() + state.options.limits.stream_ttl)
+    }
+
+    /// Waits until the stream's time is over, or the hub stops. Returns the last event.
+    pub(crate) async fn come(&self, state: &HubState) -> Event {
+        tokio::select! {
+            () = state.stopping() => farewell("the hub stops"),
+            () = tokio::time::sleep_until(self.0) => farewell("open it again"),
+        }
+    }
+
+    /// The last event, if this is the time for it.
+    pub(crate) fn has_come(&self, state: &HubState) -> Option<Event> {
+        if *state.phase.borrow() != Phase::Serving {
+            Some(farewell("the hub stops"))
+        } else if self.0 <= Instant::now() {
+            Some(farewell("open it again"))
+        } else {
+            None
+        }
+    }
+}
+
+/// The last event of a stream: a word for people, and when to come back.
+pub(crate) fn farewell(why: &str) -> Event {
+    Event::default().comment(why).retry(RECONNECT)
+}
+
+/// The answer that carries these events.
+pub(crate) fn answer(state: &HubState, events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    // Something to read at once, so that a client knows that the stream is there.
+    let opening = futures_util::stream::iter([Event::default().retry(RECONNECT)]);
+    let events = opening.chain(events).map(Ok::<_, Infallible>);
+    let heartbeat = KeepAlive::new().interval(state.options.limits.heartbeat);
+    let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
+    response.headers_mut().insert(BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::AgentKey;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_has_so_many_streams_and_gets_them_back() {
+        let [alice, bob] = [1, 2].map(|seed| AgentKey::from_random([seed; 32]).id());
+        let streams = Streams::new(2);
+        let (first, _second) = (streams.open(alice).unwrap(), streams.open(alice).unwrap());
+        assert_eq!(streams.open(alice).unwrap_err().code(), ErrorCode::RateLimited);
+        drop(streams.open(bob).unwrap());
+        drop(first);
+        drop(streams.open(alice).unwrap());
+        assert_eq!(lock(&streams.open).len(), 1, "who has none is forgotten");
+    }
+}
