@@ -34,7 +34,7 @@ fn a_file_is_made_and_nothing_else() {
     let user = work.user().with("PARLER_ROOM", "try").within(&place);
     user.parler(format!("fetch {id} --json")).success();
     let file = format!("{}.bundle", &id[..12]);
-    assert_eq!(names(&place), [file.clone()]);
+    assert_eq!(names(&place), std::slice::from_ref(&file));
     work.git(["bundle", "verify", place.join(&file).to_str().unwrap()])
         .success();
     // Again: the file is replaced as a whole.

@@ -46,6 +46,29 @@ fn a_push_makes_key_hub_and_room_and_recv_lists_it() {
     listed.says(short);
 }
 
+/// Literally, by a shell: the steps of README in a repository that has an origin.
+#[test]
+fn the_five_minutes_of_the_readme_work() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let tip = work.commit("a.txt", "one\n");
+    let readme = include_str!("../../README.md");
+    let section = readme.split_once("## Five minutes").unwrap().1;
+    let section = section.split_once("###").unwrap().0;
+    let blocks: Vec<_> = section
+        .split("```sh\n")
+        .skip(1)
+        .map(|rest| rest.split_once("```").unwrap().0)
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    let script = format!("set -e\n{}", blocks.concat());
+    let said = work.user().run("sh", ["-c", &script]).success();
+    said.says("HANDOFF TO YOU from").says("write the docs for the new flag");
+    said.says(&format!("{} Write a.txt", &tip[..7]));
+    let back = work.user().parler("recv --room try").success();
+    back.says("/reviewer · message 4").says("merge it");
+}
+
 #[test]
 fn the_hub_outlives_the_command_and_serves_the_next() {
     let world = world();
