@@ -46,6 +46,11 @@ impl Context {
             Err(error @ (RepositoryError::NotARepository { .. } | RepositoryError::NotOurs { .. })) => {
                 (None, Some(error))
             }
+            // Of a configuration that cannot be read git names the file and the line.
+            Err(error @ RepositoryError::Read { .. }) => {
+                let listed = git.command(Side::Push, "config").arg("--list").run();
+                return Err(listed.map_or_else(Error::from, |_| error.into()));
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(Self {

@@ -223,6 +223,7 @@ fn nothing_goes_to_another_machine_in_the_clear() {
 fn a_configuration_that_cannot_be_read_is_not_an_empty_one() {
     let world = world();
     let outside = world.user().within(world.directory("elsewhere"));
+    let inside = world.init("inside", "").user();
     let broken = world.path().join("home/.gitconfig");
     let config = fs::read_to_string(&broken).unwrap();
     fs::write(
@@ -232,8 +233,10 @@ fn a_configuration_that_cannot_be_read_is_not_an_empty_one() {
     .unwrap();
     for command in ["rooms", "whoami", "join ABCDEFGHJKMN"] {
         // By its own name: git would not come so far.
-        let refused = outside.run("git-parler", command).code(128);
-        assert!(refused.one_error_line().contains(".gitconfig"), "{refused:?}");
+        for user in [&outside, &inside] {
+            let refused = user.run("git-parler", command).code(128);
+            assert!(refused.one_error_line().contains(".gitconfig"), "{refused:?}");
+        }
     }
     assert!(world.processes().is_empty(), "the local hub was asked instead");
 }
