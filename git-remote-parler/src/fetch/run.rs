@@ -114,24 +114,12 @@ impl<'a> Run<'a> {
         let mut seen = HashSet::new();
         let distinct: Vec<&Want> = wants.iter().filter(|want| seen.insert(want.oid)).collect();
         let oids: Vec<Oid> = distinct.iter().map(|want| want.oid).collect();
-        let here = self.are_here(&oids)?;
+        let here = self.fetcher.repository.contains(&oids)?;
         Ok(distinct
             .into_iter()
             .zip(here)
             .filter(|(_, here)| !*here)
             .map(|(want, _)| want)
-            .collect())
-    }
-
-    fn are_here(&self, oids: &[Oid]) -> Result<Vec<bool>, RepositoryError> {
-        let repository = self.fetcher.repository;
-        let of_format = |oid: &Oid| oid.format() == repository.object_format();
-        // Any member can name ids of the other hash, which this repository cannot even be asked for.
-        let possible: Vec<Oid> = oids.iter().copied().filter(of_format).collect();
-        let mut here = repository.contains(&possible)?.into_iter();
-        Ok(oids
-            .iter()
-            .map(|oid| of_format(oid) && here.next().unwrap_or(false))
             .collect())
     }
 
@@ -174,7 +162,7 @@ impl<'a> Run<'a> {
     ) -> Result<T, FetchError> {
         Ok(ask(&FetchPlanner {
             state: self.state(),
-            present: &|oids| self.are_here(oids),
+            present: &|oids| self.fetcher.repository.contains(oids),
             distrusted: &self.distrusted,
             excluded: &self.excluded,
         })?)
@@ -270,7 +258,7 @@ impl<'a> Run<'a> {
                 .tips()
                 .filter(|tip| self.state().is_vouched(bundle, tip))
                 .collect();
-            let here = self.are_here(&tips)?;
+            let here = self.fetcher.repository.contains(&tips)?;
             let absent = tips.into_iter().zip(here).filter(|(_, here)| !*here);
             self.unobtainable.extend(absent.map(|(tip, _)| tip));
         }
@@ -332,7 +320,7 @@ impl<'a> Run<'a> {
     /// Looks for an object that is no bundle's tip: a branch made in the middle of a bundle. Whoever made it had it from
     /// a bundle older than the message, so the nearest older one is the likeliest.
     fn search(&mut self, want: &Want) -> Result<(), FetchError> {
-        if self.are_here(&[want.oid])?[0] {
+        if self.fetcher.repository.contains(&[want.oid])?[0] {
             return Ok(());
         }
         let moved_at = want
@@ -347,11 +335,11 @@ impl<'a> Run<'a> {
                 continue;
             }
             let tips: Vec<Oid> = bundle.tips().collect();
-            if !tips.is_empty() && self.are_here(&tips)?.iter().all(|here| *here) {
+            if !tips.is_empty() && self.fetcher.repository.contains(&tips)?.iter().all(|here| *here) {
                 continue;
             }
             match self.bring_bundles(&[*bundle.id()]) {
-                Ok(()) if self.are_here(&[want.oid])?[0] => return Ok(()),
+                Ok(()) if self.fetcher.repository.contains(&[want.oid])?[0] => return Ok(()),
                 Ok(()) => {}
                 // Another bundle may do without what this one misses, or be what it says.
                 Err(error) if self.excluded.contains(bundle.id()) => last_error = Some(error),

@@ -77,13 +77,21 @@ impl Repository {
 
     /// Which of these objects are here, in the same order.
     pub fn contains(&self, oids: &[Oid]) -> Result<Vec<bool>, RepositoryError> {
-        if oids.is_empty() {
-            Ok(Vec::new())
+        // Anybody can name ids of the other hash; the library must not even be asked for them.
+        let is_possible = |oid: &Oid| oid.format() == self.object_format();
+        let possible: Vec<Oid> = oids.iter().copied().filter(is_possible).collect();
+        let here = if possible.is_empty() {
+            Vec::new()
         } else if self.asks_git {
-            Ok(self.headers_by_git(oids)?.iter().map(Option::is_some).collect())
+            self.headers_by_git(&possible)?.iter().map(Option::is_some).collect()
         } else {
-            Ok(self.contains_by_gix(oids))
-        }
+            self.contains_by_gix(&possible)
+        };
+        let mut here = here.into_iter();
+        Ok(oids
+            .iter()
+            .map(|oid| is_possible(oid) && here.next().unwrap_or(false))
+            .collect())
     }
 
     /// The first line of a commit's message, as far as it is text. Comes from outside: escape it before showing it.

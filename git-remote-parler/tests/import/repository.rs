@@ -106,6 +106,10 @@ fn gix_and_git_give_the_same_answers() {
         for repository in [&gix, &git] {
             assert_eq!(repository.contains(&asked).unwrap(), [true, false, true, true]);
             assert_eq!(repository.contains(&[]).unwrap(), [] as [bool; 0]);
+            let digits = if asked[0].as_bytes().len() == 20 { 64 } else { 40 };
+            let of_other_hash: Oid = "a".repeat(digits).parse().unwrap();
+            let here = repository.contains(&[of_other_hash, asked[0], of_other_hash]).unwrap();
+            assert_eq!(here, [false, true, false]);
             assert_eq!(repository.subject(&commits[1]).unwrap(), "Change a");
             assert_eq!(repository.find_ref("refs/heads/side").unwrap(), Some(commits[2]));
             assert_eq!(repository.find_ref("refs/heads/sid").unwrap(), None);
