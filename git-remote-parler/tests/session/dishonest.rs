@@ -279,7 +279,8 @@ fn a_base_that_nobody_has_is_the_bundles_fault() {
     );
     assert_eq!(refs(&theirs, "refs/"), Vec::<String>::new());
 
-    post_bundle(&alice, &whole(&ours), &[("refs/heads/main", tip)]);
+    // Of somebody who never moved the branch.
+    post_bundle(&world.agent("dave"), &whole(&ours), &[("refs/heads/main", tip)]);
     bob.fetches(&theirs, &["refs/heads/main"]);
     assert!(is_complete(&theirs, &[tip]));
     let by_oid = world.sandbox.init("by-oid", &[]);
