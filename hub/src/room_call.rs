@@ -60,11 +60,15 @@ impl RoomCall {
         }
     }
 
-    /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet.
+    /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet. Whether it is in now.
     async fn joins_at_first_use(&self) -> Result<bool, Refusal> {
         let (agent, room) = (self.principal.agent, &self.room);
-        if self.state.options.local.is_none() || self.store().room(agent, room).await.is_ok() {
+        if self.state.options.local.is_none() {
             return Ok(false);
+        }
+        // Where another request of this agent joined meanwhile, the transaction came too early.
+        if self.store().room(agent, room).await.is_ok() {
+            return Ok(true);
         }
         match self.store().join_channel(agent, room, self.state.now_ms()).await {
             Ok(joined) => {
