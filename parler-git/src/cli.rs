@@ -131,6 +131,9 @@ pub(crate) struct Recv {
     /// Print at most this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
+    /// Go on with each message as it comes, until interrupted
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) watch: bool,
 }
 
 /// The instruction of a handoff.

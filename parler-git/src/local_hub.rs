@@ -45,6 +45,8 @@ pub(crate) fn start_alone(_environment: &Environment) -> Result<()> {
 const START_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a hub may take to end.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// How often it is asked meanwhile whether it has.
+const STOP_LOOK: Duration = Duration::from_millis(2);
 /// What a hub says on its pipe once it serves. Anything else is the reason why not.
 const READY: &str = "ready\n";
 /// Most that is read of that reason.
@@ -135,15 +137,23 @@ impl LocalHub {
     /// Ends the hub that runs. False: none ran.
     pub(crate) fn stop(&self) -> Result<bool> {
         let Some(pid) = self.process()? else { return Ok(false) };
-        rustix::process::kill_process(pid, Signal::TERM)
-            .map_err(|error| Error::io("end the local hub", &error.into()))?;
-        // Its lock is free when it has ended: waiting for the lock is waiting for its end.
-        let file = private_file(&self.life_lock_path())?;
-        in_time(STOP_DEADLINE, move || {
-            rustix::fs::fcntl_lock(&file, FlockOperation::LockShared)?;
-            Ok(rustix::fs::fcntl_lock(&file, FlockOperation::Unlock)?)
-        })
-        .map_err(|error| Error::io("wait for the local hub's end", &error))?;
+        match rustix::process::kill_process(pid, Signal::TERM) {
+            // It has ended meanwhile.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(Error::io("end the local hub", &error.into())),
+        }
+        let until = Instant::now() + STOP_DEADLINE;
+        // Its lock is another's when it has ended, or nobody's. Waiting for the lock would be waiting for the end of the
+        // next hub too, which somebody who watches a room starts at once.
+        while self.process()? == Some(pid) {
+            if Instant::now() >= until {
+                return Err(Error::io(
+                    "wait for the local hub's end",
+                    &io::ErrorKind::TimedOut.into(),
+                ));
+            }
+            std::thread::sleep(STOP_LOOK);
+        }
         Ok(true)
     }
 

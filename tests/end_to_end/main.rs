@@ -26,6 +26,7 @@ mod tags;
 mod thin;
 mod unsupported;
 mod untouched;
+mod watching;
 mod zero_configuration;
 
 use parler_harness::{Agent, World};

@@ -17,10 +17,15 @@ use crate::output::Output;
 use crate::room_log::{in_room, read_page};
 use crate::view::render;
 
+mod watch;
+
 /// How much of a log is held at once; a longer one is shown in several strokes, each led by its own handoffs.
 const STROKE_BYTES: usize = 64 << 20; // 64 MiB
 
 pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result<()> {
+    if args.watch {
+        return watch::run(context, args, output);
+    }
     let room = context.room()?;
     let since = args.since.as_deref().map(parse_since).transpose()?;
     let client = context.client()?;
