@@ -63,9 +63,16 @@ impl Lines {
 #[tokio::test]
 async fn each_answer_is_one_line_without_secrets() {
     let lines = lines();
-    let hub = TestHub::start().await;
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        options.limits.stream_ttl = std::time::Duration::ZERO;
+    })
+    .await;
     let alice = hub.agent("alice").await;
     let room = alice.create_room("logged").await.room;
+    for path in [paths::stream(&room), paths::EVENTS.to_owned()] {
+        assert!(!alice.get(&path).await.expect(200).body.is_empty());
+    }
     for _ in 0..2 {
         alice
             .post(&paths::messages(&room), &text_message("a-secret-word-in-a-body"))
@@ -95,8 +102,10 @@ async fn each_answer_is_one_line_without_secrets() {
     let code = invite.json::<Value>()["code"].as_str().unwrap().to_owned();
 
     let expected = [
+        ("GET /v1/events 200", 1),
         ("GET /v1/rooms/{room}/pushes 304", 1),
         ("GET /v1/rooms/{room}/refs 404", 1),
+        ("GET /v1/rooms/{room}/stream 200", 1),
         ("POST /v1/invites 201", 1),
         ("POST /v1/rooms 201", 1),
         ("POST /v1/rooms/{room}/messages 201", 2),

@@ -53,7 +53,7 @@ fn answer_shape(mut value: Value) -> Value {
 }
 
 #[track_caller]
-fn assert_shape(name: &str, answer: &Value) {
+pub(crate) fn assert_shape(name: &str, answer: &Value) {
     assert_eq!(answer_shape(answer.clone()), answer_shape(fixture_json(name)), "{name}");
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::client::{blocking, client};
+use crate::fixtures::assert_shape;
 use crate::support::{Agent, TestHub, text_message};
 
 /// Longest any one event may take.
@@ -360,6 +361,7 @@ async fn hints_tell_of_every_room() {
     let mut hints = Stream::begin(&bob, paths::EVENTS, None).await;
     let heads = hints.event().await;
     assert_eq!(heads.name, "heads");
+    assert_shape("heads-event.json", &heads.json());
     let rooms = heads.json()["rooms"].as_array().unwrap().clone();
     assert_eq!(rooms.len(), 1);
     assert_eq!(
@@ -372,6 +374,7 @@ async fn hints_tell_of_every_room() {
     let hint = hints.event().await;
     assert_eq!(hint.name, "hint");
     let hint = hint.json();
+    assert_shape("hint-event.json", &hint);
     assert_eq!(
         (&hint["unread"], &hint["head"]["seq"], &hint["addressed"]),
         (&json!(2), &json!(2), &json!(false))

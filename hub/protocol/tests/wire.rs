@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use parler_protocol::api::{
     CreateInvite, CreateRoom, Cursor, InviteCreated, Join, Member, MemberList, OpenSession, Page, PostMessage, Posted,
-    Pushes, RefEntry, RefList, RoomAnswer, RoomList, RoomSummary, SessionOpened,
+    Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary, SessionOpened,
 };
 use parler_protocol::{
     AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode, HandoffPart,
@@ -277,6 +277,18 @@ fn every_request_and_answer_is_as_written_down() {
             }],
         },
     );
+    let hint = RoomHint {
+        room: sample.room.clone(),
+        head: sample.head,
+        unread: 1,
+        addressed: None,
+    };
+    let told = RoomHint {
+        addressed: Some(true),
+        ..hint.clone()
+    };
+    golden("heads-event.json", &RoomHints { rooms: vec![hint] });
+    golden("hint-event.json", &told);
     golden(
         "members-answer.json",
         &MemberList {
