@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use parler_hub::{Hub, HubOptions};
 use parler_protocol::AgentId;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -97,6 +97,8 @@ fn serve(arguments: Serve) -> anyhow::Result<()> {
 async fn run(arguments: Serve) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    // A write past a file size limit is then an error of that write, and not the end of the hub.
+    let _past_file_limit = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let listener = TcpListener::bind(arguments.listen)
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;

@@ -92,6 +92,22 @@ async fn a_directory_has_one_hub() {
 }
 
 #[tokio::test]
+async fn a_directory_is_reached_through_links() {
+    let place = tempfile::TempDir::new().unwrap();
+    let (real, link) = (place.path().join("real"), place.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let store = SqliteStore::open(link.join("data"), SqliteOptions::default()).unwrap();
+    let again = SqliteStore::open(real.join("data"), SqliteOptions::default());
+    assert!(
+        matches!(again, Err(OpenError::InUse(_))),
+        "one directory under two names"
+    );
+    store.close().await.unwrap();
+    assert!(real.join("data/hub.db").is_file());
+}
+
+#[tokio::test]
 async fn a_newer_format_and_another_programs_database_are_left_alone() {
     let fixture = Fixture::new();
     fixture.owner("owner", "a").await;

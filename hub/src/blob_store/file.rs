@@ -195,7 +195,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 /// A write that failed for want of space is told apart, because it may succeed later.
 fn write_error(error: io::Error) -> BlobError {
     match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => BlobError::StorageFull,
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => BlobError::StorageFull,
         _ => BlobError::Io(error),
     }
 }

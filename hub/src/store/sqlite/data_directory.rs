@@ -30,6 +30,9 @@ impl DataDirectory {
             move |source: io::Error| OpenError::Io { path, source }
         };
         make_directory(path).map_err(at(path))?;
+        // A link on the way is the operator's business; below the directory none is followed, and SQLite can only
+        // refuse links in the whole path.
+        let path = &path.canonicalize().map_err(at(path))?;
         let lock_path = path.join(LOCK_FILE);
         let lock = make_file(&lock_path).map_err(at(&lock_path))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
