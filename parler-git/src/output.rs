@@ -3,10 +3,12 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
 
 use crate::cli::ColorWhen;
@@ -43,6 +45,25 @@ impl Output {
     /// Whether the result is for a program.
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Fails where stdout was closed by whoever started this program: then all that is written would count as read.
+    ///
+    /// Rust's runtime, and git before it, put `/dev/null` in the place of a closed stream, open for reading as well; a
+    /// shell's `>/dev/null` is open for writing only, and meant.
+    pub(crate) fn require_open(&self) -> Result<()> {
+        let stdout = io::stdout();
+        let closed = || -> io::Result<bool> {
+            let is_for_both = fcntl_getfl(stdout.as_fd())?.contains(OFlags::RDWR);
+            let null = std::fs::metadata("/dev/null")?;
+            let ours = fstat(stdout.as_fd())?;
+            Ok(is_for_both && (ours.st_dev, ours.st_ino) == (null.dev(), null.ino()))
+        };
+        // Who cannot be asked is heard: a failing write tells more.
+        if closed().unwrap_or(false) {
+            return Err(Error::fatal("standard output is closed: nothing was read").then("open it, or use >/dev/null"));
+        }
+        Ok(())
     }
 
     /// Adds text to the result. What others wrote in it has been escaped.

@@ -62,6 +62,49 @@ fn who_stops_reading_is_told_again() {
     assert!(unread.is_empty() || unread == [1, 2, 3], "{unread:?}");
 }
 
+/// Git and Rust's runtime put `/dev/null` in the place of a closed stream: all that is written there would count as read.
+#[test]
+fn a_closed_output_acknowledges_nothing() {
+    let world = world();
+    let (_, bob) = talk(&world, 3);
+    let sh = |script: &str| bob.run("sh", ["-c", script]);
+    for command in [
+        "git parler recv --room talk >&-",
+        "git-parler recv --room talk >&-",
+        "git-parler recv --room talk --json >&-",
+        "git-parler recv --room talk --watch >&-",
+    ] {
+        let refused = sh(&format!("exec {command}")).code(128);
+        refused.warns("standard output is closed");
+        refused.one_error_line();
+    }
+    let shown = sh("exec git-parler recv --room talk <&-").success();
+    shown.says("thing 1.").says("thing 3.");
+    // Who says that nobody needs to see it is believed.
+    let (alice, carol) = (world.agent("alice"), world.agent("carol"));
+    alice.parler(["send", "--room", "talk", "thing 4."]).success();
+    carol
+        .run("sh", ["-c", "exec git parler recv --room talk >/dev/null"])
+        .success();
+    assert_eq!(self::shown(&carol, ""), [0_usize; 0]);
+}
+
+/// As on a full disk: the hub reads and does not write.
+#[test]
+fn a_failed_acknowledgement_leaves_one_json_value() {
+    let world = world();
+    let (_, bob) = talk(&world, 2);
+    bob.parler("recv --room talk --limit 1").success();
+    let database = rusqlite::Connection::open(world.parler_home().join("data/hub/rooms/hub.db")).unwrap();
+    let refuse = "CREATE TRIGGER full BEFORE UPDATE OF cursor ON members BEGIN SELECT RAISE(ABORT, 'full'); END";
+    database.execute_batch(refuse).unwrap();
+    let answer = bob.parler("recv --room talk --json").code(5);
+    assert_eq!(answer.json()["messages"].as_array().unwrap().len(), 1, "{answer:?}");
+    answer.one_error_line();
+    database.execute_batch("DROP TRIGGER full").unwrap();
+    assert_eq!(shown(&bob, ""), [2], "it comes again");
+}
+
 #[test]
 fn a_long_log_is_read_to_its_end() {
     let world = world();

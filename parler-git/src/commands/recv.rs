@@ -23,6 +23,7 @@ mod watch;
 const STROKE_BYTES: usize = 64 << 20; // 64 MiB
 
 pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result<()> {
+    output.require_open()?;
     if args.watch {
         return watch::run(context, args, output);
     }
@@ -31,6 +32,16 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
     let client = context.client()?;
     let hub = client.hub_id()?;
     let mut reading = Reading::start(&client, hub, &room, args, since)?;
+    let mut printed = false;
+    read_on(context, &mut reading, output, &mut printed).map_err(|error| match output.is_json() && printed {
+        // Programs have their one JSON value; that it will be shown again they learn from the exit code.
+        true => error.told(),
+        false => error,
+    })
+}
+
+/// Shows and acknowledges what is new. `printed` tells whether anything was handed to the reader.
+fn read_on(context: &Context, reading: &mut Reading<'_>, output: &mut Output, printed: &mut bool) -> Result<()> {
     loop {
         let stroke = reading.stroke()?;
         if stroke.is_empty() && !output.is_json() {
@@ -42,6 +53,7 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
         reading.show(context, &stroke, output)?;
         // A reader that has gone away has read we do not know what: it is told again.
         output.deliver()?;
+        *printed = true;
         reading.acknowledge(&stroke)?;
         if reading.is_done() || stroke.is_empty() {
             return Ok(());
