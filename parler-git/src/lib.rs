@@ -32,6 +32,7 @@ mod visible_json;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use environment::Environment;
 use error::Error;
@@ -45,6 +46,9 @@ pub fn run() -> ExitCode {
         Ok(environment) => environment,
         Err(error) => return fail(&Error::io("tell the working directory", &error)),
     };
+    // At a limit of the size of files a write fails and is told, instead of ending the process. Fails for no signal
+    // that a program may handle.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let name = environment
         .arguments
         .first()

@@ -100,6 +100,27 @@ fn the_hub_keeps_no_file_of_whoever_started_it() {
     assert_eq!(world.processes(), [hub.process]);
 }
 
+/// A limit of the size of files is an error to tell, not the end of the process by a signal; and it is that of the
+/// command, not of the hub that it starts.
+#[test]
+fn a_limit_of_file_size_is_told_and_not_handed_on() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let limited = |blocks: u32, command: &str| {
+        let script = format!("ulimit -S -f {blocks}; exec {command}");
+        work.user().run("sh", ["-c", &script])
+    };
+    // Some kilobytes are too few for the hub's database.
+    limited(4, "git-parler invite --group try").success();
+    work.git("push --quiet parler::room/try HEAD:refs/heads/x").success();
+    let refused = limited(0, "git-parler fetch 1 --room try -o x.bundle").code(128);
+    refused.warns("File too large");
+    refused.one_error_line();
+    assert!(!work.path().join("x.bundle").exists());
+    let refused = limited(0, "git-parler whoami --as somebody-new").code(128);
+    refused.warns("File too large");
+}
+
 #[test]
 fn a_hub_that_was_ended_is_started_again_with_everything_it_had() {
     let world = world();

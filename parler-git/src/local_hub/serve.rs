@@ -61,7 +61,7 @@ pub(crate) fn start_alone(environment: &Environment) -> Result<()> {
 
 fn prepare(hub: &LocalHub, environment: &Environment) -> Result<tokio::runtime::Runtime> {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    raise_open_files();
+    raise_limits();
     create_private_dir(&hub.directory)?;
     put_long_log_aside(&hub.log_path());
     let filter = environment
@@ -189,17 +189,20 @@ fn random_secret() -> Result<String> {
     Ok(BundleId::from_digest(bytes).to_string())
 }
 
-/// Each connection is a file, and the usual soft limit is 1,024 of them.
-fn raise_open_files() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    // A hub with fewer connections is still a hub.
-    let _ = rustix::process::setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
+/// Each connection is a file, and the usual soft limit is 1,024 of them. How large a file may be is the business of
+/// whoever started the hub, not of those it serves later.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize] {
+        let limit = rustix::process::getrlimit(resource);
+        // A hub with fewer connections, or less room, is still a hub.
+        let _ = rustix::process::setrlimit(
+            resource,
+            Rlimit {
+                current: limit.maximum,
+                ..limit
+            },
+        );
+    }
 }
 
 fn put_long_log_aside(log: &Path) {
