@@ -1,18 +1,26 @@
 //! Where an agent's keys, state and the local hub's data are, and the only way private files are read and written:
 //! 0600 in directories of 0700, complete or not there at all.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Largest private file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20; // 1 MiB
+
+/// How the names of files begin that are not complete yet; their process follows.
+const TEMPORARY: &str = ".new-";
+/// After this long nobody is writing such a file any more.
+const TEMPORARY_AGE: Duration = Duration::from_secs(60);
 
 /// The directories of one user's agents.
 #[derive(Debug, Clone)]
@@ -94,11 +102,38 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<bool> {
 }
 
 fn private_temporary(directory: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    sweep(directory);
     // tempfile makes files of mode 0600.
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(directory)?;
+    let prefix = format!("{TEMPORARY}{}-", std::process::id());
+    let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
+    // Tells whoever sweeps on another machine, where our process number means nothing, that it is in use.
+    let _ = file.as_file().try_lock();
     file.write_all(content)?;
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+/// Removes what killed processes left half written: it may be a key. Failures are left for the next time.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)) else {
+            continue;
+        };
+        let maker = rest
+            .split_once('-')
+            .and_then(|(pid, _)| Pid::from_raw(pid.parse().ok()?));
+        let is_gone = maker.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
+        let age = entry
+            .metadata()
+            .ok()
+            .and_then(|meta| meta.modified().ok()?.elapsed().ok());
+        let is_old = age.is_some_and(|age| age > TEMPORARY_AGE);
+        if (is_gone || is_old) && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn parent(path: &Path) -> &Path {
@@ -149,7 +184,6 @@ pub(crate) fn read_private(path: &Path) -> Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -183,6 +217,38 @@ mod tests {
             1,
             "a temporary file was left"
         );
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_is_being_written_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let place = |name: String| {
+            fs::write(directory.path().join(&name), "secret").unwrap();
+            directory.path().join(name)
+        };
+        let dead = place(format!(".new-{}-abc", ended.id()));
+        let alive = place(format!(".new-{}-abc", std::process::id()));
+        let old = place(".new-xyz".to_owned());
+        let long_ago = std::time::SystemTime::now() - 2 * TEMPORARY_AGE;
+        File::options()
+            .write(true)
+            .open(&old)
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        let held = place(format!(".new-{}-def", ended.id()));
+        let lock = File::open(&held).unwrap();
+        lock.try_lock().unwrap();
+        write_private(&directory.path().join("key"), b"x").unwrap();
+        assert_eq!(
+            [&dead, &alive, &old, &held].map(|path| path.exists()),
+            [false, true, false, true]
+        );
+        drop(lock);
+        assert!(create_private(&directory.path().join("other"), b"x").unwrap());
+        assert!(!held.exists());
     }
 
     #[test]
