@@ -33,7 +33,10 @@ impl SessionCache for SessionFile {
     fn load(&self) -> Option<CachedSession> {
         let content = read_private(&self.path).ok()??;
         let session: CachedSession = serde_json::from_slice(&content).ok()?;
-        self.hub.is_none_or(|hub| hub == session.hub).then_some(session)
+        // A token travels in a header: one that does not fit there was never given by a hub.
+        let fits = !session.token.is_empty() && session.token.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_of_hub = self.hub.is_none_or(|hub| hub == session.hub);
+        (fits && is_of_hub).then_some(session)
     }
 
     fn store(&self, session: &CachedSession) {
@@ -72,6 +75,14 @@ mod tests {
         assert_eq!(SessionFile::of(&home, "local", &alice, Some(two)).load(), None);
         assert_eq!(SessionFile::of(&home, "local", &bob, Some(one)).load(), None);
         assert_eq!(SessionFile::of(&home, "https://hub.example", &alice, None).load(), None);
+        for token in ["", "t\n", "t\u{7}t", "té", "t t"] {
+            SessionFile::of(&home, "broken", &alice, None).store(&CachedSession {
+                token: token.into(),
+                expires_at: 1,
+                hub: one,
+            });
+            assert_eq!(SessionFile::of(&home, "broken", &alice, None).load(), None, "{token:?}");
+        }
         let planner = identity(1, "alice", Some("planner"));
         assert_eq!(SessionFile::of(&home, "local", &planner, None).load(), None);
     }
