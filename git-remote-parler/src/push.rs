@@ -15,6 +15,7 @@ use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
 
 mod decision;
+mod kinship;
 mod plan;
 mod post;
 mod run;

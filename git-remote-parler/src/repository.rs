@@ -13,6 +13,7 @@ use crate::git::{Git, GitCommand, GitError, Side};
 
 mod config;
 mod history;
+mod kinship;
 mod parents;
 mod refs;
 mod revision;

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use parler_protocol::limits::MAX_NEEDS;
 use parler_protocol::{AgentId, BaseHint, BundleId, BundleRefName, Oid, RefName};
 
+use super::kinship::Kinship;
 use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
 use crate::bundle::{BundleHeader, HeaderRef};
@@ -14,11 +15,6 @@ use crate::room_state::{RoomBundle, RoomState};
 
 /// Most bundle tips, newest first, that count as commits the room has besides its refs.
 const MAX_BUNDLE_TIPS: usize = 1000;
-/// Most of a room's tips that are asked whether they contain a commit. Beyond that a push makes a small bundle too many.
-const MAX_CONTAINING_TIPS: usize = 32;
-/// Most tracking refs that are asked, one by one, whether they contain what is pushed.
-const MAX_TRACKING_REFS: usize = 64;
-
 /// Something that is to be in the room.
 #[derive(Debug, Clone)]
 pub(super) struct Tip {
@@ -87,10 +83,10 @@ pub(super) struct Planner<'a> {
 }
 
 /// Commits that need not be sent.
-struct Haves {
+pub(super) struct Haves {
     /// Tips of the room that are here, newest bundle first after the refs.
-    room: Vec<Oid>,
-    base: Vec<BaseTip>,
+    pub(super) room: Vec<Oid>,
+    pub(super) base: Vec<BaseTip>,
 }
 
 impl Haves {
@@ -132,8 +128,9 @@ impl Planner<'_> {
         if !new.shallow.is_empty() {
             return Ok(Err(Unplanned::CutOff(new.shallow)));
         }
-        let covered = self.covered(&lacking, &new, &haves.all())?;
-        let rest = self.add_covered(&lacking, &covered, &haves, &mut new)?;
+        let covered: Vec<bool> = new.is_new.iter().map(|is_new| !is_new).collect();
+        let mut kinship = Kinship::of(self, &haves)?;
+        let rest = self.add_covered(&lacking, &covered, &mut kinship, &mut new)?;
         let refs: Vec<HeaderRef> = lacking
             .iter()
             .zip(&rest.left_out)
@@ -155,7 +152,7 @@ impl Planner<'_> {
             prerequisites: new.prerequisites.clone(),
             refs,
         };
-        let (needs, base) = self.sources(&header.prerequisites, &haves)?;
+        let (needs, base) = self.sources(&header.prerequisites, &mut kinship)?;
         Ok(Ok(Plan {
             bundle: Some(BundlePlan {
                 header,
@@ -227,39 +224,27 @@ impl Planner<'_> {
             .copied()
             .chain(others.iter().map(|base| base.oid))
             .collect();
-        for commit in commits {
-            let is_new_to =
-                |haves: &[Oid]| Ok::<_, RepositoryError>(self.repository.boundary(&[*commit], haves)?.commits > 0);
-            if is_new_to(&all)? || !is_new_to(&certain)? {
-                continue;
-            }
-            if others.len() > MAX_TRACKING_REFS {
-                return Ok(Vec::new());
-            }
-            let mut below = Vec::new();
-            for base in others {
-                if !self.repository.is_ancestor(commit, &base.oid)? {
-                    below.push(base);
-                }
-            }
-            others = below;
+        let new_to_all = self.repository.boundary(commits, &all)?.is_new;
+        if new_to_all.iter().all(|is_new| *is_new) {
+            return Ok(others);
         }
+        let new_to_certain = self.repository.boundary(commits, &certain)?.is_new;
+        let held: Vec<Oid> = commits
+            .iter()
+            .zip(new_to_all.iter().zip(new_to_certain))
+            .filter(|(_, (new_to_all, new_to_certain))| !**new_to_all && *new_to_certain)
+            .map(|(commit, _)| *commit)
+            .collect();
+        let parties: Vec<Vec<Oid>> = others.iter().map(|base| vec![base.oid]).collect();
+        let holders: HashSet<usize> = self
+            .repository
+            .reaching(&held, &parties)?
+            .concat()
+            .into_iter()
+            .collect();
+        let mut position = 0..;
+        others.retain(|_| position.next().is_none_or(|position| !holders.contains(&position)));
         Ok(others)
-    }
-
-    /// Which of these tips bring no commit that the haves do not reach.
-    fn covered(&self, tips: &[&Tip], new: &Boundary, haves: &[Oid]) -> Result<Vec<bool>, RepositoryError> {
-        if new.commits == 0 || tips.len() == 1 || haves.is_empty() {
-            return Ok(vec![new.commits == 0; tips.len()]);
-        }
-        let (left, right) = tips.split_at(tips.len() / 2);
-        let mut covered = Vec::with_capacity(tips.len());
-        for half in [left, right] {
-            let commits: Vec<Oid> = half.iter().map(|tip| tip.commit).collect();
-            let new = self.repository.boundary(&commits, haves)?;
-            covered.extend(self.covered(half, &new, haves)?);
-        }
-        Ok(covered)
     }
 
     /// Makes room in the bundle for tips whose commits the haves reach: the room holds them already, and only a tag
@@ -268,7 +253,7 @@ impl Planner<'_> {
         &self,
         tips: &[&Tip],
         covered: &[bool],
-        haves: &Haves,
+        kinship: &mut Kinship<'_>,
         new: &mut Boundary,
     ) -> Result<Rest, RepositoryError> {
         let mut rest = Rest {
@@ -277,9 +262,16 @@ impl Planner<'_> {
         };
         let mut prerequisites: BTreeSet<Oid> = new.prerequisites.iter().copied().collect();
         let mut of_base = Vec::new();
+        let asked: Vec<Oid> = tips
+            .iter()
+            .zip(covered)
+            .filter(|(_, covered)| **covered)
+            .map(|(tip, _)| tip.commit)
+            .collect();
+        kinship.learn(&asked)?;
         for (position, tip) in tips.iter().enumerate().filter(|(position, _)| covered[*position]) {
             let is_tag = tip.object.oid != tip.commit;
-            if !self.room_holds(&tip.commit, haves)? || (self.name_every_tip && !is_tag) {
+            if !self.room_holds(&tip.commit, kinship) || (self.name_every_tip && !is_tag) {
                 of_base.push((position, tip.commit));
             } else if is_tag {
                 prerequisites.insert(tip.commit);
@@ -294,18 +286,16 @@ impl Planner<'_> {
             had.extend(self.repository.parents(commit)?);
         }
         let added = self.repository.boundary(&commits, &had)?;
-        let of_base_tips: Vec<&Tip> = of_base.iter().map(|(position, _)| tips[*position]).collect();
-        let behind = self.covered(&of_base_tips, &added, &had)?;
-        for ((position, commit), behind) in of_base.into_iter().zip(behind) {
+        for ((position, commit), is_new) in of_base.into_iter().zip(&added.is_new) {
             // In the pack, or expected under its own name.
-            if (!behind && !added.shallow.contains(&commit)) || prerequisites.contains(&commit) {
+            if (*is_new && !added.shallow.contains(&commit)) || prerequisites.contains(&commit) {
                 continue;
             }
             // Its parents are not here, or it lies behind what other tips expect, where a shallow receiver has nothing:
             // a bundle with it would be of no use to some.
             if tips[position].object.oid == commit {
                 rest.left_out[position] = true;
-                rest.hint = self.source(&commit, haves)?.and_then(|source| source.hint);
+                rest.hint = self.source(&commit, kinship).and_then(|source| source.hint);
             } else {
                 prerequisites.insert(commit);
             }
@@ -317,45 +307,12 @@ impl Planner<'_> {
     }
 
     /// Whether bundles of the room hold a commit that is here.
-    fn room_holds(&self, commit: &Oid, haves: &Haves) -> Result<bool, RepositoryError> {
-        if self.state.providers(commit).next().is_some() {
-            return Ok(true);
-        }
-        Ok(self.containing(commit, haves)?.is_some())
-    }
-
-    /// A bundle whose tip reaches a commit that its own external base does not.
-    fn containing(&self, commit: &Oid, haves: &Haves) -> Result<Option<BundleId>, RepositoryError> {
-        let tips = haves
-            .room
-            .iter()
-            .filter_map(|tip| Some((tip, self.state.bundles_at(tip).next_back()?)));
-        for (tip, bundle) in tips.take(MAX_CONTAINING_TIPS) {
-            if self.repository.is_ancestor(commit, tip)? {
-                return Ok(if self.is_below_the_room(commit)? {
-                    None
-                } else {
-                    Some(*bundle.id())
-                });
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether a commit lies in the external base of the room's bundles rather than in one of them.
-    fn is_below_the_room(&self, commit: &Oid) -> Result<bool, RepositoryError> {
-        let external = self.external_prerequisites();
-        let here = self.repository.contains(&external)?;
-        for (oid, _) in external.iter().zip(here).filter(|(_, here)| *here) {
-            if self.repository.is_ancestor(commit, oid)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn room_holds(&self, commit: &Oid, kinship: &Kinship<'_>) -> bool {
+        self.state.providers(commit).next().is_some() || kinship.containing(commit).is_some()
     }
 
     /// What the room's bundles expect and no bundle has as its tip.
-    fn external_prerequisites(&self) -> Vec<Oid> {
+    pub(super) fn external_prerequisites(&self) -> Vec<Oid> {
         let mut external = BTreeSet::new();
         let format = self.repository.object_format();
         for bundle in self.state.bundles().iter().filter(|bundle| bundle.is_of_format(format)) {
@@ -376,23 +333,23 @@ impl Planner<'_> {
     fn sources(
         &self,
         prerequisites: &[Oid],
-        haves: &Haves,
+        kinship: &mut Kinship<'_>,
     ) -> Result<(Vec<BundleId>, Option<Source>), RepositoryError> {
         let mut needs = Vec::new();
         let mut base = None;
+        let is_no_tip = |oid: &&Oid| self.provider(oid).is_none();
+        let asked: Vec<Oid> = prerequisites.iter().filter(is_no_tip).copied().collect();
+        kinship.learn(&asked)?;
         for oid in prerequisites {
             let tip_of = self.provider(oid).map(|bundle| *bundle.id());
-            let found = match tip_of {
-                Some(id) => Some(id),
-                None => self.containing(oid, haves)?,
-            };
+            let found = tip_of.or_else(|| kinship.containing(oid));
             // Beyond the cap nobody follows them, and those that have it as their tip are found without.
             if let Some(id) = found.filter(|id| needs.len() < MAX_NEEDS && !needs.contains(id)) {
                 needs.push(id);
             }
             // A bundle that contains it may be found wanting; the hint costs nothing.
             if tip_of.is_none() && base.is_none() {
-                base = self.source(oid, haves)?;
+                base = self.source(oid, kinship);
             }
         }
         Ok((needs, base))
@@ -406,12 +363,10 @@ impl Planner<'_> {
     }
 
     /// Where a commit outside the room can be had.
-    fn source(&self, commit: &Oid, haves: &Haves) -> Result<Option<Source>, RepositoryError> {
-        for base in &haves.base {
-            if self.repository.is_ancestor(commit, &base.oid)? {
-                let (label, hint) = (base.label.clone(), base.hint.clone());
-                return Ok(Some(Source { label, hint }));
-            }
+    fn source(&self, commit: &Oid, kinship: &Kinship<'_>) -> Option<Source> {
+        if let Some(base) = kinship.base_of(commit) {
+            let (label, hint) = (base.label.clone(), base.hint.clone());
+            return Some(Source { label, hint });
         }
         // Somebody who pushed on the same base knew where it is from.
         let same_base = |bundle: &&RoomBundle| bundle.part.prerequisites.contains(commit);
@@ -422,10 +377,10 @@ impl Planner<'_> {
             .rev()
             .find(same_base)
             .and_then(|bundle| bundle.part.base_hint.clone());
-        Ok(hint.map(|hint| Source {
+        hint.map(|hint| Source {
             label: hint.name.to_string(),
             hint: Some(hint),
-        }))
+        })
     }
 
     /// Where tips come from that the room has as refs only.

@@ -18,6 +18,8 @@ pub struct Boundary {
     pub prerequisites: Vec<Oid>,
     /// New commits whose parents are cut away in this shallow repository, sorted: nobody could use a bundle of these.
     pub shallow: Vec<Oid>,
+    /// Of each tip that was asked about, in order, whether it is new itself.
+    pub is_new: Vec<bool>,
 }
 
 impl Repository {
@@ -58,6 +60,7 @@ impl Repository {
             commits: new.len() as u64,
             prerequisites: sorted(prerequisites),
             shallow: sorted(shallow),
+            is_new: tips.iter().map(|tip| included.contains(tip)).collect(),
         })
     }
 
@@ -75,6 +78,7 @@ impl Repository {
         let listed = rev_list.args(["--boundary", "--stdin"]).run_with(input.as_bytes())?;
         let cut: HashSet<Oid> = self.shallow_oids().into_iter().collect();
         let mut boundary = Boundary::default();
+        let mut new = HashSet::new();
         for line in listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let answer = || GitError::answer("rev-list", line);
             let text = str::from_utf8(line).map_err(|_| answer())?;
@@ -85,12 +89,15 @@ impl Repository {
                 continue;
             }
             boundary.commits += 1;
+            new.insert(oid);
             if cut.contains(&oid) {
                 boundary.shallow.push(oid);
             }
         }
         boundary.prerequisites.sort_unstable();
         boundary.shallow.sort_unstable();
+        let tips = peeled.iter().take(tips.len()).flatten();
+        boundary.is_new = tips.map(|tip| new.contains(tip)).collect();
         Ok(boundary)
     }
 
@@ -126,7 +133,7 @@ impl Repository {
     }
 
     /// The commit each object is or leads to, in order.
-    fn commits_by_git(&self, oids: &[Oid]) -> Result<Vec<Option<Oid>>, RepositoryError> {
+    pub(super) fn commits_by_git(&self, oids: &[Oid]) -> Result<Vec<Option<Oid>>, RepositoryError> {
         let asked: String = oids.iter().map(|oid| format!("{oid}^{{commit}}\n")).collect();
         let answer = self
             .command(Side::Push, "cat-file")
@@ -152,7 +159,7 @@ fn sorted(ids: Vec<ObjectId>) -> Vec<Oid> {
     oids
 }
 
-fn commit_of(local: &gix::Repository, oid: &Oid) -> Result<ObjectId, RepositoryError> {
+pub(super) fn commit_of(local: &gix::Repository, oid: &Oid) -> Result<ObjectId, RepositoryError> {
     let id = to_gix(oid);
     let header = local
         .try_find_header(id)
@@ -171,7 +178,7 @@ fn commit_of(local: &gix::Repository, oid: &Oid) -> Result<ObjectId, RepositoryE
     }
 }
 
-fn cut_commits(local: &gix::Repository) -> Result<Vec<ObjectId>, RepositoryError> {
+pub(super) fn cut_commits(local: &gix::Repository) -> Result<Vec<ObjectId>, RepositoryError> {
     let commits = local
         .shallow_commits()
         .map_err(RepositoryError::reading("the shallow file"))?;

@@ -137,6 +137,20 @@ fn gix_and_git_give_the_same_answers() {
                 assert_eq!(boundary.commits.to_string(), repo.git(&["rev-list", "--count", &range]));
             }
         }
+        let parties: Vec<Vec<Oid>> = commits.iter().map(|commit| vec![*commit]).collect();
+        for repository in [&gix, &git] {
+            let reaching = repository.reaching(&commits, &parties).unwrap();
+            for (ancestor, positions) in commits.iter().zip(reaching) {
+                let is_reached = |party: &usize| repository.is_ancestor(ancestor, &commits[*party]).unwrap();
+                let expected: Vec<usize> = (0..commits.len()).filter(is_reached).collect();
+                assert_eq!(positions, expected, "{ancestor}");
+            }
+            let odd = [vec![missing, blob], vec![], vec![blob, tag]];
+            let reaching = repository.reaching(&[missing, commits[0]], &odd).unwrap();
+            assert_eq!(reaching, [vec![], vec![2]]);
+            let none = repository.reaching(&commits[..1], &[]).unwrap();
+            assert_eq!(none, [Vec::<usize>::new()]);
+        }
         for repository in [&gix, &git] {
             assert!(repository.is_ancestor(&missing, &commits[0]).is_err());
             assert!(repository.is_ancestor(&commits[0], &tag).unwrap());
@@ -350,6 +364,11 @@ fn commit_dates_that_run_backwards_do_not_mislead() {
         );
     }
     let repository = sandbox.open(&repo);
+    let parties: Vec<Vec<Oid>> = commits.iter().map(|commit| vec![*commit]).collect();
+    let reaching = repository.reaching(&commits, &parties).unwrap();
+    for (position, reached) in reaching.into_iter().enumerate().skip(1) {
+        assert_eq!(reached, (position..commits.len()).collect::<Vec<_>>());
+    }
     for (position, commit) in commits.iter().enumerate() {
         for (other, have) in commits.iter().enumerate() {
             assert_eq!(

@@ -1,0 +1,86 @@
+//! Who holds commits that a push does not send: bundles of the room, what those expect of others, and the base. All
+//! questions of one push share a walk, and what is known is not asked again.
+
+use std::collections::HashMap;
+
+use parler_protocol::{BundleId, Oid};
+
+use super::plan::{Haves, Planner};
+use crate::base::BaseTip;
+use crate::repository::{Repository, RepositoryError};
+
+/// Most of a room's tips that are asked whether they contain a commit. Beyond that a push makes a small bundle too many.
+const MAX_CONTAINING_TIPS: usize = 32;
+
+/// What is known of the commits asked for so far.
+pub(super) struct Kinship<'a> {
+    repository: &'a Repository,
+    base: &'a [BaseTip],
+    /// The newest bundle at each of the room's tips.
+    bundles: Vec<BundleId>,
+    /// What bundles expect, then the room's tips, then the base.
+    parties: Vec<Vec<Oid>>,
+    /// The parties that reach a commit, by their positions.
+    known: HashMap<Oid, Vec<usize>>,
+}
+
+impl<'a> Kinship<'a> {
+    /// Nothing is asked yet.
+    pub(super) fn of(planner: &Planner<'a>, haves: &'a Haves) -> Result<Self, RepositoryError> {
+        let external = planner.external_prerequisites();
+        let here = planner.repository.contains(&external)?;
+        let external = external.into_iter().zip(here).filter(|(_, here)| *here);
+        let mut parties: Vec<Vec<Oid>> = vec![external.map(|(oid, _)| oid).collect()];
+        let mut bundles = Vec::new();
+        let newest = |tip: &Oid| Some((*tip, *planner.state.bundles_at(tip).next_back()?.id()));
+        for (tip, id) in haves.room.iter().filter_map(newest).take(MAX_CONTAINING_TIPS) {
+            parties.push(vec![tip]);
+            bundles.push(id);
+        }
+        parties.extend(haves.base.iter().map(|base| vec![base.oid]));
+        Ok(Self {
+            repository: planner.repository,
+            base: &haves.base,
+            bundles,
+            parties,
+            known: HashMap::new(),
+        })
+    }
+
+    /// Finds out about these commits, as far as nothing is known of them.
+    pub(super) fn learn(&mut self, commits: &[Oid]) -> Result<(), RepositoryError> {
+        let mut asked: Vec<Oid> = commits
+            .iter()
+            .filter(|oid| !self.known.contains_key(oid))
+            .copied()
+            .collect();
+        asked.sort_unstable();
+        asked.dedup();
+        let answers = self.repository.reaching(&asked, &self.parties)?;
+        self.known.extend(asked.into_iter().zip(answers));
+        Ok(())
+    }
+
+    fn reaching(&self, commit: &Oid) -> &[usize] {
+        self.known.get(commit).map_or(&[], Vec::as_slice)
+    }
+
+    /// A bundle whose tip reaches a commit that the external base of the room's bundles does not.
+    pub(super) fn containing(&self, commit: &Oid) -> Option<BundleId> {
+        let reaching = self.reaching(commit);
+        if reaching.first() == Some(&0) {
+            return None;
+        }
+        let first = reaching
+            .iter()
+            .find(|position| (1..=self.bundles.len()).contains(*position))?;
+        self.bundles.get(first - 1).copied()
+    }
+
+    /// The most expected commit of the base that reaches a commit.
+    pub(super) fn base_of(&self, commit: &Oid) -> Option<&BaseTip> {
+        let before = 1 + self.bundles.len();
+        let first = self.reaching(commit).iter().find(|position| **position >= before)?;
+        self.base.get(first - before)
+    }
+}
