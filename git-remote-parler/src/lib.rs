@@ -14,7 +14,7 @@ mod keep;
 pub mod pack;
 pub mod pins;
 pub mod push;
-mod quarantine;
+pub mod quarantine;
 pub mod repository;
 pub mod room;
 pub mod room_cache;

@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
@@ -18,6 +20,28 @@ use crate::keep::Keep;
 const PREFIX: &str = "tmp_objdir-parler-";
 /// How often a new directory is tried when another process sweeps at the very moment it is made.
 const ATTEMPTS: u32 = 8;
+/// How long something is removed that is written meanwhile.
+const SWEEP_PATIENCE: Duration = Duration::from_millis(500);
+/// Between two attempts at it.
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
+
+/// The quarantines of this process that are there. Held while one is made, let out of or removed.
+static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn there() -> MutexGuard<'static, Vec<PathBuf>> {
+    THERE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes every quarantine of this process, then does what ends it: for a process that is told to end by a signal.
+/// What is being let out just now is let out as a whole before. While `end` runs, no thread makes another quarantine.
+pub fn remove_all_and(end: impl FnOnce()) {
+    let there = there();
+    for directory in there.iter() {
+        // A git child that has not ended yet may put a file into a directory that was empty a moment ago.
+        let _ = (0..ATTEMPTS).find(|_| fs::remove_dir_all(directory).is_ok() || !directory.exists());
+    }
+    end();
+}
 
 /// A quarantine of this process.
 #[derive(Debug)]
@@ -35,6 +59,7 @@ impl Quarantine {
         sweep(objects);
         let prefix = format!("{PREFIX}{}-", std::process::id());
         for _ in 0..ATTEMPTS {
+            let mut there = there();
             let directory = tempfile::Builder::new()
                 .prefix(&prefix)
                 .permissions(fs::Permissions::from_mode(0o700))
@@ -42,6 +67,7 @@ impl Quarantine {
             if let Some(lock) = lock_unless_gone(directory.path()) {
                 fs::create_dir(directory.path().join("pack"))?;
                 let alternates = alternates(objects, environment);
+                there.push(directory.path().to_owned());
                 return Ok(Self {
                     directory,
                     objects: objects.to_owned(),
@@ -84,7 +110,11 @@ impl Quarantine {
     pub(crate) fn release(self) -> io::Result<Released> {
         let mut released = Released::default();
         let mut moved = Vec::new();
-        match self.move_all(&mut released, &mut moved) {
+        let result = {
+            let _there = there();
+            self.move_all(&mut released, &mut moved)
+        };
+        match result {
             Ok(()) => {
                 if !released.doubles.is_empty() {
                     released.quarantine = Some(self);
@@ -135,6 +165,14 @@ impl Quarantine {
             fs::rename(entry.path(), to.join(entry.file_name()))?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        let mut there = there();
+        let _ = fs::remove_dir_all(self.path());
+        there.retain(|directory| directory != self.directory.path());
     }
 }
 
@@ -210,14 +248,31 @@ fn alternates(objects: &Path, environment: &GitEnvironment) -> OsString {
 }
 
 /// Removes quarantines that no process holds. Failures are left for the next time: this is only tidying.
-fn sweep(objects: &Path) {
+pub(crate) fn sweep(objects: &Path) {
     let Ok(entries) = fs::read_dir(objects) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) && lock_unless_gone(&entry.path()).is_some() {
-            let _ = fs::remove_dir_all(entry.path());
+        if !entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        if let Some(_lock) = lock_unless_gone(&entry.path()) {
+            remove_whole(&entry.path());
         }
     }
     Keep::sweep(&objects.join("pack"));
+}
+
+/// Removes a directory in which a child of a dead process may still write: for a moment, until it sees that its input
+/// has ended.
+fn remove_whole(directory: &Path) {
+    let began = Instant::now();
+    while let Err(error) = fs::remove_dir_all(directory) {
+        // The first: a name came after the directory was read. The second: one went that had been read.
+        let is_written = matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound);
+        if !is_written || !directory.exists() || began.elapsed() > SWEEP_PATIENCE {
+            return;
+        }
+        std::thread::sleep(SWEEP_PAUSE);
+    }
 }
 
 /// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
@@ -250,6 +305,29 @@ mod tests {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(left, ["tmp_objdir-incoming-x"], "git's own are git's business");
+    }
+
+    #[test]
+    fn an_abandoned_quarantine_goes_while_an_orphan_still_writes() {
+        let objects = tempfile::tempdir().unwrap();
+        let dead = objects.path().join(format!("{PREFIX}1-abc"));
+        fs::create_dir_all(dead.join("pack")).unwrap();
+        let pack = dead.join("pack");
+        let (started, start) = std::sync::mpsc::channel();
+        let orphan = std::thread::spawn(move || {
+            let began = Instant::now();
+            for number in 0.. {
+                let is_over = began.elapsed() > SWEEP_PATIENCE / 5;
+                if is_over || fs::write(pack.join(format!("tmp_pack_{number}")), "x").is_err() {
+                    break;
+                }
+                let _ = started.send(());
+            }
+        });
+        start.recv().unwrap();
+        sweep(objects.path());
+        orphan.join().unwrap();
+        assert!(!dead.exists());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::cli::{Cli, Verb};
 use crate::context::Context;
+use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, color_choice};
@@ -56,6 +57,7 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
         Verb::Demo(args) => return crate::demo::run(&environment, &args),
         _ => {}
     }
+    ending::tidy_up_on_signals();
     let context = Context::new(environment, cli.globals)?;
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;

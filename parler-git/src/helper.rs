@@ -17,6 +17,7 @@ use parler_protocol::ErrorCode;
 
 use crate::cli::Globals;
 use crate::context::Context;
+use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::HubChoice;
@@ -27,6 +28,7 @@ const FAILED: u8 = 128;
 
 /// Serves git on stdin and stdout.
 pub(crate) fn run(environment: Environment) -> ExitCode {
+    ending::tidy_up_on_signals();
     match serve(environment) {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {

@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod context;
 mod demo;
+mod ending;
 mod environment;
 mod error;
 mod helper;

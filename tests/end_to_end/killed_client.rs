@@ -35,14 +35,17 @@ fn prepared(world: &World) -> Prepared<'_> {
 /// Ends a command before its n-th git child begins, and says which child that was. None: it has fewer children, and was
 /// let run to its end.
 #[track_caller]
-fn end_before_child(gate: &mut Gate, command: Running, number: usize) -> Option<String> {
+fn end_before_child(gate: &mut Gate, command: Running, number: usize, signal: Signal) -> Option<String> {
     for seen in 0.. {
         // Either another child comes, or the command is over.
         let child = gate.wait_for_arrival_or_end(&command)?;
         if seen == number {
-            command.signal_group(Signal::KILL);
+            command.signal_group(signal);
             let answer = command.wait().either();
-            assert_eq!(answer.signal(), Some(9), "{answer:?}");
+            assert!(!answer.is_success(), "{answer:?}");
+            if signal == Signal::KILL {
+                assert_eq!(answer.signal(), Some(9), "{answer:?}");
+            }
             return Some(child);
         }
         gate.open();
@@ -64,7 +67,7 @@ fn an_import_that_is_ended_at_any_step_leaves_nothing_and_can_be_repeated() {
             // A gate for each: a child that was left waiting at the last one must not meet the next.
             let mut gate = Gate::before_git(&world);
             let running = gate.holds_git_of(&bobs.user()).start_git(command);
-            let Some(child) = end_before_child(&mut gate, running, number) else {
+            let Some(child) = end_before_child(&mut gate, running, number, Signal::KILL) else {
                 break;
             };
             steps.push(child);
@@ -91,6 +94,40 @@ fn an_import_that_is_ended_at_any_step_leaves_nothing_and_can_be_repeated() {
     assert_tidy("after all", &Snapshot::of(&bobs));
 }
 
+/// Ctrl-C goes to git, the helper and its children; whoever is told to end politely leaves nothing behind.
+#[test]
+fn an_import_that_is_interrupted_at_any_step_leaves_no_quarantine() {
+    let world = world();
+    let Prepared { bobs, tip, .. } = prepared(&world);
+    let before = bobs.refs();
+    for (command, signal) in [
+        ("fetch parler::room/try feature:refs/remotes/team/feature", Signal::INT),
+        ("fetch parler::room/try feature:refs/remotes/team/feature", Signal::TERM),
+        ("parler apply 1 --room try", Signal::INT),
+    ] {
+        let mut steps = Vec::new();
+        for number in 0.. {
+            let mut gate = Gate::before_git(&world);
+            let running = gate.holds_git_of(&bobs.user()).start_git(command);
+            let Some(child) = end_before_child(&mut gate, running, number, signal) else {
+                break;
+            };
+            steps.push(child);
+            let objects = std::fs::read_dir(bobs.path().join(".git/objects")).unwrap();
+            let names: Vec<_> = objects.map(|entry| entry.unwrap().file_name()).collect();
+            let left = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("tmp_objdir");
+            assert!(!names.iter().any(left), "{names:?} after {steps:?}");
+        }
+        assert!(!steps.is_empty());
+        assert!(bobs.has(&tip), "{command}: {steps:?}");
+        for name in bobs.refs().into_keys().filter(|name| !before.contains_key(name)) {
+            bobs.git(["update-ref", "-d", &name]).success();
+        }
+        bobs.git("repack -adq").success();
+        bobs.git("prune --expire=now").success();
+    }
+}
+
 #[test]
 fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
     let world = world();
@@ -104,7 +141,7 @@ fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
         let running = gate
             .holds_git_of(&work.user())
             .start_git("push parler::room/try HEAD:refs/heads/feature");
-        let Some(child) = end_before_child(&mut gate, running, number) else {
+        let Some(child) = end_before_child(&mut gate, running, number, Signal::KILL) else {
             break;
         };
         let now = room_refs(&work.user(), "try");
