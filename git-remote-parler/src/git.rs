@@ -48,6 +48,10 @@ const IMPORT_ENVIRONMENT: [(&str, &str); 9] = [
     ("LC_ALL", "C"),
 ];
 
+/// Grafts rewrite history for one repository alone; what we make and check is for others. A path that cannot exist: git
+/// says something about a file that it finds, even an empty one.
+const NO_GRAFTS: (&str, &str) = ("GIT_GRAFT_FILE", "/dev/null/grafts");
+
 /// Where the git program is. Chosen once, by the program's edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitProgram(PathBuf);
@@ -124,6 +128,7 @@ impl Git {
                 }
             }
         }
+        command.env(NO_GRAFTS.0, NO_GRAFTS.1);
         GitCommand {
             name,
             named: false,

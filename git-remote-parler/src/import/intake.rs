@@ -9,11 +9,13 @@ use crate::repository::Repository;
 use super::stream::BundleStream;
 use super::{ImportError, ImportLimits};
 
-/// What old tools wrote into commits and trees of many honest histories; harmless. Everything else that fsck finds is an
-/// error, dangerous names above all.
-const HISTORIC: &str = "badDate=warn,badDateOverflow=warn,badEmail=warn,badName=warn,badTimezone=warn,\
-missingEmail=warn,missingNameBeforeEmail=warn,missingSpaceBeforeDate=warn,missingSpaceBeforeEmail=warn,\
-multipleAuthors=warn,zeroPaddedDate=warn,zeroPaddedFilemode=warn";
+/// What old tools wrote into commits, tags and trees of many honest histories; harmless. Everything else that fsck finds
+/// is an error: dangerous names above all, and what leaves open what an object says. Git at its strictest takes its own
+/// warnings for errors, so those are here too.
+const HISTORIC: &str = "badDate=warn,badDateOverflow=warn,badEmail=warn,badFilemode=warn,badName=warn,badTagName=warn,\
+badTimezone=warn,missingEmail=warn,missingNameBeforeEmail=warn,missingSpaceBeforeDate=warn,\
+missingSpaceBeforeEmail=warn,missingTaggerEntry=warn,multipleAuthors=warn,nulInCommit=warn,zeroPaddedDate=warn,\
+zeroPaddedFilemode=warn";
 
 /// git's exit code for arguments that it does not know.
 const USAGE: i32 = 129;

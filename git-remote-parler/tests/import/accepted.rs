@@ -534,10 +534,27 @@ fn histories_with_old_flaws_are_taken() {
             &["hash-object", "-t", "commit", "-w", "--stdin", "--literally"],
             text.as_bytes(),
         );
+        let who = "A <a@example.invalid> 1700000000 +0000";
+        let literally = |kind, text: &str| {
+            let args = ["hash-object", "-t", kind, "-w", "--stdin", "--literally"];
+            sender.feed(&args, text.as_bytes())
+        };
+        let text = format!("tree {tree}\nparent {commit}\nauthor {who}\ncommitter {who}\n\nz\0ro\n");
+        let nul = literally("commit", &text);
+        let taggerless = literally("tag", &format!("object {nul}\ntype commit\ntag a b\n\nold\n"));
         let tip: Oid = commit.parse().unwrap();
-        let bytes = bytes_of(&bundle_of(&sandbox.open(&sender), &[("refs/heads/old", tip)], &[]));
+        let [nul, taggerless]: [Oid; 2] = [nul, taggerless].map(|oid| oid.parse().unwrap());
+        let refs = [
+            ("refs/heads/nul", nul),
+            ("refs/heads/old", tip),
+            ("refs/tags/old", taggerless),
+        ];
+        let bytes = bytes_of(&bundle_of(&sandbox.open(&sender), &refs, &[]));
         let receiver = sandbox.init("receiver", &[]);
-        assert_eq!(import_now(&sandbox.open(&receiver), limits, &bytes)[0].oid, tip);
+        let pins = import_now(&sandbox.open(&receiver), limits, &bytes);
+        for (_, oid) in refs {
+            assert!(pins.iter().any(|pin| pin.oid == oid), "{oid}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use crate::world::{World, refs};
+use crate::world::{World, is_complete, refs};
 
 #[test]
 fn a_push_makes_the_room_and_pins_its_own_bundle() {
@@ -59,6 +59,48 @@ fn an_ordinary_push_needs_two_git_children() {
     let (statuses, _) = agent.push(&repository, &["refs/heads/main:refs/heads/main"]);
     assert_eq!(statuses, ["error refs/heads/main up to date"]);
     assert_eq!(world.sandbox.lines("log").len(), 2);
+}
+
+#[test]
+fn grafts_of_the_sender_are_not_sent() {
+    let world = World::new();
+    let (agent, bob) = (world.agent("alice"), world.agent("bob"));
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    agent.pushes(&repository, &["HEAD:refs/heads/main"]);
+    repository.commit("b", "2\n");
+    let cut = repository.commit("c", "3\n");
+    let tip = repository.commit("a", "4\n");
+    // For git here history begins at the last commit but one.
+    let info = repository.git_dir().join("info");
+    std::fs::create_dir_all(&info).unwrap();
+    std::fs::write(info.join("grafts"), format!("{cut}\n")).unwrap();
+    agent.pushes(&repository, &["HEAD:refs/heads/main"]);
+    let theirs = world.sandbox.init("theirs", &[]);
+    std::fs::create_dir_all(theirs.git_dir().join("info")).unwrap();
+    std::fs::write(theirs.git_dir().join("info/grafts"), format!("{cut}\n")).unwrap();
+    bob.fetches(&theirs, &["refs/heads/main"]);
+    std::fs::remove_file(theirs.git_dir().join("info/grafts")).unwrap();
+    assert!(is_complete(&theirs, &[tip]));
+}
+
+#[test]
+fn a_commit_with_a_nul_in_its_message_arrives() {
+    let world = World::new();
+    let (agent, bob) = (world.agent("alice"), world.agent("bob"));
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    let (tree, who) = (
+        repository.git(&["rev-parse", "HEAD^{tree}"]),
+        "A <a@example.invalid> 1700000000 +0000",
+    );
+    let args = ["hash-object", "-t", "commit", "-w", "--stdin", "--literally"];
+    let text = format!("tree {tree}\nauthor {who}\ncommitter {who}\n\nz\0ro\n");
+    let tip = repository.feed(&args, text.as_bytes());
+    agent.pushes(&repository, &[&format!("{tip}:refs/heads/main")]);
+    let theirs = world.sandbox.init("theirs", &[]);
+    bob.fetches(&theirs, &["refs/heads/main"]);
+    assert!(is_complete(&theirs, &[tip.parse().unwrap()]));
 }
 
 #[test]
