@@ -7,6 +7,7 @@ use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
 pub use crate::base_fetch::MissingBase;
 use crate::import::{ImportError, ImportLimits, Imported, PinTiming};
 use crate::pins::{self, PIN_ROOT, Pin};
+use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
 use crate::room_state::RoomState;
 
@@ -222,6 +223,8 @@ impl<'a> Fetcher<'a> {
     /// [`FetchError`].
     pub fn fetch(&self, wants: &[Want], timing: PinTiming) -> Result<Fetched, FetchError> {
         self.check_object_format()?;
+        // What a killed fetch left is as large as what it had fetched, and must not wait until there is something new.
+        quarantine::sweep(&self.repository.objects_dir());
         let mut run = Run::new(self, timing);
         run.bring_objects(wants)?;
         Ok(run.fetched)
