@@ -1,16 +1,19 @@
 //! The last fold of a room's pushes, kept in the repository so that the next command asks only for what is new. Can be
 //! removed at any time; what cannot be read is taken as absent, what cannot be written is not kept.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use parler_protocol::{HubId, RoomName};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Where folds are kept.
 #[derive(Debug, Clone, Default)]
@@ -52,8 +55,8 @@ impl RoomCache {
     }
 
     pub(crate) fn load(&self, hub: &HubId, room: &RoomName) -> Option<RoomState> {
-        let bytes = std::fs::read(self.file(hub, room)?).ok()?;
-        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+        let bytes = read_regular(&self.file(hub, room)?).ok()?;
+        let kept: Kept = serde_json::from_slice(checked(&bytes)?).ok()?;
         let mut state = kept.state;
         if kept.format != FORMAT || state.hub() != hub || state.room().key() != room.key() {
             return None;
@@ -73,10 +76,36 @@ impl RoomCache {
         };
         std::fs::create_dir_all(directory)?;
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
-        new.write_all(&serde_json::to_vec(&Keep { format: FORMAT, state })?)?;
+        let json = serde_json::to_vec(&Keep { format: FORMAT, state })?;
+        new.write_all(format!("{}\n", digest(&json)).as_bytes())?;
+        new.write_all(&json)?;
         new.persist(file)?;
         Ok(())
     }
+}
+
+/// The content of a regular file; of anything else, which might keep us waiting, none.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What follows the digest in the first line, if it is the digest of that: a fold is not checked against the messages
+/// again, so a file that was changed or cut is not believed.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+    (line == digest(rest).as_bytes()).then_some(rest)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -96,15 +125,36 @@ mod tests {
 
         let file = cache.file(&hub, &room).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
-        for bad in [
-            "",
-            "{",
-            &text.replace("\"format\":2", "\"format\":1"),
-            &text.replace("Build", "other"),
+        let (_, json) = text.split_once('\n').unwrap();
+        let with_digest = |json: &str| format!("{}\n{json}", digest(json.as_bytes()));
+        for (written, expected) in [
+            (with_digest(json), Some(&state)),
+            (String::new(), None),
+            ("{".to_owned(), None),
+            (json.to_owned(), None),
+            (text.replace("\"version\":0", "\"version\":1"), None),
+            (text[..text.len() - 1].to_owned(), None),
+            (with_digest(&json.replace("\"format\":3", "\"format\":2")), None),
+            (with_digest(&json.replace("Build", "other")), None),
         ] {
-            std::fs::write(&file, bad).unwrap();
-            assert_eq!(cache.load(&hub, &room), None, "{bad}");
+            std::fs::write(&file, &written).unwrap();
+            assert_eq!(cache.load(&hub, &room).as_ref(), expected, "{written}");
         }
+        std::fs::remove_file(&file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &file,
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(cache.load(&hub, &room), None, "a pipe that nobody writes to");
+        std::fs::remove_file(&file).unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::write(&elsewhere, &text).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+        assert_eq!(cache.load(&hub, &room), None, "a link");
         RoomCache::none().store(&state);
         RoomCache::in_directory(&file).store(&state);
     }
