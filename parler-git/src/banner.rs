@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::bundles::BundleView;
 use crate::output::{BANNER, styled};
-use crate::text;
-use crate::view::{field, ref_change};
+use crate::text::{self, Extent};
+use crate::view::{field, more, ref_change};
 
 /// A handoff to this agent, with what is known of its bundle.
 #[derive(Debug, Clone)]
@@ -43,9 +43,14 @@ impl Banner<'_> {
             self.message.seq
         );
         let mut out = format!("{}\n", styled(BANNER, &headline));
-        out.push_str(&field("next", &text::continued(&self.handoff.next)));
+        let mut cut = false;
+        let mut beginning = |text| text::continued(Extent::Beginning.of(text, &mut cut));
+        out.push_str(&field("next", &beginning(&self.handoff.next)));
         if let Some(summary) = &self.handoff.summary {
-            out.push_str(&field("summary", &text::continued(summary)));
+            out.push_str(&field("summary", &beginning(summary)));
+        }
+        if cut {
+            out.push_str(&more(self.message));
         }
         match (&self.bundle, &self.handoff.bundle) {
             (Some(bundle), _) => out.push_str(&field("bundle", &bundle.line())),

@@ -7,8 +7,40 @@ use parler_protocol::is_hidden;
 const MAX_LINE_CHARS: usize = 500;
 /// Longest name that is shown, in characters.
 const MAX_NAME_CHARS: usize = 80;
+/// Most lines, and most characters, of one text in a list of messages.
+const MAX_LISTED_LINES: usize = 20;
+const MAX_LISTED_CHARS: usize = 2_000;
 /// What stands before every further line of a text, so that it cannot be taken for a line of ours.
 pub(crate) const CONTINUED: &str = "│ ";
+
+/// How much of what others wrote is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it, for somebody who asked for this one message.
+    Whole,
+    /// The beginning of each text: a long one must not push everything else off the screen.
+    Beginning,
+}
+
+impl Extent {
+    /// As much of a text as is shown. Remembers in `cut` that there is more.
+    pub(crate) fn of<'t>(self, text: &'t str, cut: &mut bool) -> &'t str {
+        let all = text.strip_suffix('\n').unwrap_or(text);
+        let lines = all.match_indices('\n').nth(MAX_LISTED_LINES - 1);
+        let chars = all.char_indices().nth(MAX_LISTED_CHARS);
+        let end = [lines.map(|(at, _)| at), chars.map(|(at, _)| at)]
+            .into_iter()
+            .flatten()
+            .min();
+        match (self, end) {
+            (Self::Beginning, Some(end)) => {
+                *cut = true;
+                &text[..end]
+            }
+            _ => text,
+        }
+    }
+}
 
 fn push_visible(out: &mut String, character: char) {
     if is_hidden(character) {
@@ -148,6 +180,24 @@ mod tests {
         assert_eq!(continued(body), "first\n│ HANDOFF TO YOU from root\n│ \\u{2028}x");
         assert_eq!(quoted(body), "│ first\n│ HANDOFF TO YOU from root\n│ \\u{2028}x\n");
         assert_eq!(quoted(""), "│ \n");
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_line_or_a_character() {
+        let shown = |text: &str| {
+            let mut cut = false;
+            let shown = Extent::Beginning.of(text, &mut cut).to_owned();
+            (shown, cut)
+        };
+        let lines = |count: usize| "é\n".repeat(count);
+        assert_eq!(shown(&lines(20)), (lines(20), false));
+        assert_eq!(shown(&lines(21)), (lines(20).trim_end().to_owned(), true));
+        let exact = "é".repeat(MAX_LISTED_CHARS);
+        assert_eq!(shown(&exact), (exact.clone(), false));
+        assert_eq!(shown(&format!("{exact}x")), (exact.clone(), true));
+        let mut cut = false;
+        assert_eq!(Extent::Whole.of(&lines(99), &mut cut), lines(99));
+        assert!(!cut);
     }
 
     #[test]

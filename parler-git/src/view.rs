@@ -7,7 +7,7 @@ use parler_protocol::{Message, Part, RefUpdate, TaskStatus, Verdict};
 use crate::bundles::BundleView;
 use crate::log_entry::{LogEntry, describe};
 use crate::output::{HEADER, WARNING, styled};
-use crate::text;
+use crate::text::{self, Extent};
 
 /// How much of an object id is shown.
 const SHORT_OID_DIGITS: usize = 10;
@@ -19,10 +19,16 @@ pub(crate) fn field(label: &str, value: &str) -> String {
     format!("  {:<8} {value}\n", format!("{label}:"))
 }
 
+/// The line that names the command for what was cut.
+pub(crate) fn more(message: &Message) -> String {
+    let room = text::name(message.room.as_str());
+    field("more", &format!("git parler show {} --room {room}", message.seq))
+}
+
 /// An entry's lines.
-pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>) -> String {
+pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: Extent) -> String {
     match entry.message() {
-        Some((message, verdict)) => render_message(message, verdict, repository),
+        Some((message, verdict)) => render_message(message, verdict, repository, extent),
         None => {
             let (from, reason) = entry.fold_reason().unwrap_or_default();
             let from = from
@@ -34,7 +40,7 @@ pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>) -> Strin
     }
 }
 
-fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repository>) -> String {
+fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repository>, extent: Extent) -> String {
     let from = text::name_and_role(&message.from.name, message.from.role.as_deref());
     let header = format!(
         "message {} from {from} · {} · {}",
@@ -43,15 +49,16 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
         describe(verdict)
     );
     let mut out = format!("{}\n", styled(HEADER, &header));
+    let mut cut = false;
     for part in &message.parts {
         match part {
-            Part::Text(part) => out.push_str(&text::quoted(&part.text)),
+            Part::Text(part) => out.push_str(&text::quoted(extent.of(&part.text, &mut cut))),
             Part::Handoff(part) => {
                 let to = part.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name);
                 out.push_str(&field("handoff", &format!("to {to}")));
-                out.push_str(&field("next", &text::continued(&part.next)));
+                out.push_str(&field("next", &text::continued(extent.of(&part.next, &mut cut))));
                 if let Some(summary) = &part.summary {
-                    out.push_str(&field("summary", &text::continued(summary)));
+                    out.push_str(&field("summary", &text::continued(extent.of(summary, &mut cut))));
                 }
                 if let Some(bundle) = &part.bundle {
                     out.push_str(&field("about", &format!("bundle {}", bundle.short())));
@@ -91,7 +98,7 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
                 let note = part
                     .note
                     .as_deref()
-                    .map(|note| format!(" · {}", text::continued(note)))
+                    .map(|note| format!(" · {}", text::continued(extent.of(note, &mut cut))))
                     .unwrap_or_default();
                 out.push_str(&field("task", &format!("{}{note}", task_status(part.status))));
             }
@@ -99,6 +106,9 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
             Part::Seen(_) | Part::Sig(_) => {}
             other => out.push_str(&field("part", &text::name(other.kind()))),
         }
+    }
+    if cut {
+        out.push_str(&more(message));
     }
     out
 }
@@ -138,7 +148,7 @@ mod tests {
 
     /// What is shown, without colour and without the time, which is local.
     fn shown(entry: &LogEntry) -> String {
-        let text = anstream::adapter::strip_str(&render(entry, None)).to_string();
+        let text = anstream::adapter::strip_str(&render(entry, None, Extent::Beginning)).to_string();
         let time = text::local_time(1_796_000_000_000);
         text.replace(&time, "TIME")
     }

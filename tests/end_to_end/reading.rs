@@ -159,6 +159,34 @@ fn words_from_elsewhere_cannot_steer_a_terminal_or_imitate_a_banner() {
 }
 
 #[test]
+fn a_long_text_is_cut_in_lists_and_whole_where_it_is_asked_for() {
+    let world = world();
+    let (alice, bob) = talk(&world, 0);
+    let long = format!("begin {} end.", "x".repeat(100_000));
+    let many = (1..=50).map(|number| format!("line {number}.\n")).collect::<String>();
+    alice
+        .parler(["handoff", "--room", "talk", "--next", &long, "--summary", &many])
+        .success();
+    alice.parler(["send", "--room", "talk", &many]).success();
+    let recv = bob.parler("recv --room talk").success();
+    assert!(recv.out().len() < 8_000, "{} bytes", recv.out().len());
+    assert!(!recv.out().contains("line 21."), "{recv:?}");
+    recv.says("begin x").says("line 20.");
+    assert_eq!(
+        recv.out().matches("  more:    git parler show 1 --room talk\n").count(),
+        2,
+        "{recv:?}"
+    );
+    recv.says("  more:    git parler show 2 --room talk");
+    bob.parler("show 1 --room talk").success().says(&long).says("line 50.");
+    let whole = bob.parler("show 2 --room talk").success();
+    whole.says("line 50.");
+    assert!(!whole.out().contains("more:"), "{whole:?}");
+    let json = bob.parler("recv --room talk --all --json").success().json();
+    assert_eq!(json["messages"][0]["parts"][0]["next"], long);
+}
+
+#[test]
 fn a_text_can_come_from_standard_input() {
     let world = world();
     let (alice, bob) = talk(&world, 0);

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::log_entry::LogEntry;
 use crate::output::Output;
 use crate::room_log::{in_room, read_page};
+use crate::text::Extent;
 use crate::view::render;
 
 mod watch;
@@ -143,7 +144,7 @@ impl<'a> Reading<'a> {
             output.text("\n")?;
         }
         for entry in shown {
-            output.text(&render(entry, context.repository_if_any()))?;
+            output.text(&render(entry, context.repository_if_any(), Extent::Beginning))?;
         }
         Ok(())
     }

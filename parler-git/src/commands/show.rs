@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
 use crate::room_log::read_message;
+use crate::text::Extent;
 use crate::view::render;
 
 pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result<()> {
@@ -21,7 +22,7 @@ pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result
         if output.is_json() {
             output.json(&entry.to_json())?;
         } else {
-            output.text(&render(&entry, context.repository_if_any()))?;
+            output.text(&render(&entry, context.repository_if_any(), Extent::Whole))?;
         }
         Ok(true)
     };

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::output::Output;
+use crate::text::Extent;
 use crate::view::render;
 
 /// The first rest after the hub has gone away. Each further one is longer, and none like another.
@@ -260,7 +261,7 @@ fn print(context: &Context, entries: &[LogEntry], banners: &[Banner<'_>], output
             output.text(&banner.render())?;
             output.text("\n")?;
         }
-        output.text(&render(entry, context.repository_if_any()))?;
+        output.text(&render(entry, context.repository_if_any(), Extent::Beginning))?;
     }
     Ok(())
 }
