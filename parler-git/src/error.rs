@@ -246,9 +246,10 @@ impl From<ClientError> for Error {
             ClientError::Unreachable { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler connect --local, or --hub URL")
             }
-            ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::NotAHub { .. } => {
-                Self::new(ErrorKind::Unreachable, error)
+            ClientError::Lost { .. } | ClientError::Deadline { .. } => {
+                Self::new(ErrorKind::Unreachable, error).then("run the same command again")
             }
+            ClientError::NotAHub { .. } => Self::new(ErrorKind::Unreachable, error),
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")
             }
@@ -293,6 +294,23 @@ mod tests {
                 "{}",
                 code.as_str()
             );
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_names_the_next_command() {
+        let address = || "http://127.0.0.1:1".to_owned();
+        let lost = ClientError::Lost {
+            address: address(),
+            reason: "Connection reset by peer".to_owned(),
+        };
+        let late = ClientError::Deadline {
+            address: address(),
+            seconds: 60,
+        };
+        for error in [lost, late].map(Error::from) {
+            assert_eq!(error.kind, ErrorKind::Unreachable);
+            assert_eq!(error.next(), Some("run the same command again"));
         }
     }
 

@@ -152,7 +152,7 @@ fn a_local_hub_that_ends_in_the_middle_of_a_push_is_there_for_the_next() {
     let push = push.wait().either();
     if !push.is_success() {
         // The port is the hub's, which nobody serves at the moment.
-        push.warns(&first.url);
+        push.warns(&first.url).warns("run the same git command again");
     }
     work.git("push --quiet parler::room/try HEAD:refs/heads/x").success();
     assert_eq!(super::room_refs(&work.user(), "try")["refs/heads/x"], tip);
