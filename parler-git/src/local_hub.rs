@@ -10,15 +10,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use parler_client::HubAddress;
-use parler_protocol::HubId;
+use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, NoSessionCache};
+use parler_protocol::{AgentKey, HubId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FlockOperation;
-use rustix::process::{Flock, FlockType, Pid, Signal};
+use rustix::process::{Flock, FlockType, Pid, Signal, test_kill_process};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -47,6 +48,9 @@ const START_DEADLINE: Duration = Duration::from_secs(20);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 /// How often it is asked meanwhile whether it has.
 const STOP_LOOK: Duration = Duration::from_millis(2);
+/// The name under which a hub without a lock is asked whether it is ours, and how long it may take to answer.
+const ASKING: &str = "local-hub-check";
+const ASKING_DEADLINE: Duration = Duration::from_secs(2);
 /// What a hub says on its pipe once it serves. Anything else is the reason why not.
 const READY: &str = "ready\n";
 /// Most that is read of that reason.
@@ -127,11 +131,46 @@ impl LocalHub {
         if let Some(record) = self.running()? {
             return Ok(record);
         }
-        self.start(environment)?;
+        self.refuse_unreadable_record()?;
+        self.start(environment).map_err(|error| match self.lock_holder() {
+            // It waited for the end of one that does not end.
+            Ok(Some(pid)) => self.place_unknown(pid),
+            _ => error,
+        })?;
         match self.running()? {
             Some(record) => Ok(record),
             None => Err(self.not_started("it ended at once")),
         }
+    }
+
+    /// What the hub that runs says of itself, else why nothing can be told.
+    pub(crate) fn status(&self) -> Result<HubRecord> {
+        match (self.running()?, self.lock_holder()?) {
+            (Some(record), _) => Ok(record),
+            (None, Some(pid)) => Err(self.place_unknown(pid)),
+            (None, None) => Err(Error::new(ErrorKind::Negative, "no local hub runs").then("git parler hub start")),
+        }
+    }
+
+    /// To be called with starting locked: then a hub that runs has written its file, and only somebody else spoils it.
+    fn refuse_unreadable_record(&self) -> Result<()> {
+        let path = self.record_path();
+        match self.lock_holder()? {
+            Some(pid) if read_private(&path)?.is_some() && read_record(&path)?.is_none() => {
+                Err(self.place_unknown(pid))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn place_unknown(&self, pid: Pid) -> Error {
+        let path = self.record_path();
+        let what = format!(
+            "the local hub runs (process {}), and {} does not say where",
+            pid.as_raw_pid(),
+            path.display()
+        );
+        Error::new(ErrorKind::Unreachable, what).then("git parler hub stop")
     }
 
     /// Ends the hub that runs. False: none ran.
@@ -157,8 +196,18 @@ impl LocalHub {
         Ok(true)
     }
 
-    /// The process that holds the life lock.
+    /// The process of the hub that runs. Where nobody holds the lock somebody may have removed its file: then a hub that
+    /// answers as the one of the record is it.
     fn process(&self) -> Result<Option<Pid>> {
+        if let Some(pid) = self.lock_holder()? {
+            return Ok(Some(pid));
+        }
+        let record = read_record(&self.record_path())?.filter(answers);
+        Ok(record.and_then(|record| Pid::from_raw(record.pid)))
+    }
+
+    /// The process that holds the life lock.
+    fn lock_holder(&self) -> Result<Option<Pid>> {
         let file = match OpenOptions::new().read(true).write(true).open(self.life_lock_path()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -252,6 +301,34 @@ impl LocalHub {
 fn read_record(path: &Path) -> Result<Option<HubRecord>> {
     // A file that is no record is that of a hub which is no more: the next one writes it anew.
     Ok(read_private(path)?.and_then(|content| serde_json::from_slice(&content).ok()))
+}
+
+/// Whether the hub of this record serves, as its process and its secret say: either alone may be another's by now.
+fn answers(record: &HubRecord) -> bool {
+    let lives = Pid::from_raw(record.pid).is_some_and(|pid| test_kill_process(pid).is_ok());
+    let (true, Ok(address), Ok(name)) = (lives, record.address(), ASKING.parse()) else {
+        return false;
+    };
+    let options = ClientOptions {
+        address,
+        identity: Identity {
+            // The same agent each time, so that asking often leaves one trace at the hub.
+            key: Arc::new(AgentKey::from_random(Sha256::digest(&record.secret).into())),
+            name,
+            role: None,
+        },
+        secret: Some(record.secret.clone()),
+        sessions: Box::new(NoSessionCache),
+        deadlines: Deadlines {
+            connect: ASKING_DEADLINE,
+            stall: ASKING_DEADLINE,
+            answer: ASKING_DEADLINE,
+            retry: Duration::ZERO,
+        },
+    };
+    Client::new(options)
+        .and_then(|client| client.hub_id())
+        .is_ok_and(|hub| hub == record.hub)
 }
 
 fn end(child: &mut Child) {

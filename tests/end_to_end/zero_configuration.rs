@@ -122,6 +122,37 @@ fn a_limit_of_file_size_is_told_and_not_handed_on() {
 }
 
 #[test]
+fn a_hub_whose_files_were_spoiled_is_found_or_named() {
+    let world = world();
+    let user = world.user();
+    user.parler("rooms").success();
+    let first = LocalHub::of(&user);
+    let directory = world.parler_home().join("data/hub");
+    // Its lock is gone: it still answers to its secret, and no second hub comes to the same data.
+    fs::remove_file(directory.join("hub.lock")).unwrap();
+    user.parler("rooms").success();
+    let pid = format!("process {}", first.process);
+    user.parler("hub status").success().says(&pid);
+    assert_eq!(world.processes(), [first.process]);
+    user.parler("hub stop").success().says("has ended");
+    user.parler("hub status").code(1);
+    // Its record says nothing any more.
+    user.parler("rooms").success();
+    let second = LocalHub::of(&user);
+    assert_ne!(second.process, first.process);
+    fs::write(directory.join("hub.json"), "{\"pid\":").unwrap();
+    let pid = format!("process {}", second.process);
+    for command in ["rooms", "hub status", "hub start"] {
+        let refused = user.parler(command).code(5);
+        refused.warns(&pid).warns("git parler hub stop");
+        refused.one_error_line();
+    }
+    user.parler("hub stop").success().says("has ended");
+    user.parler("rooms").success();
+    assert_ne!(LocalHub::of(&user).process, second.process);
+}
+
+#[test]
 fn a_hub_that_was_ended_is_started_again_with_everything_it_had() {
     let world = world();
     let work = world.clone_of(&world.origin(), "work");

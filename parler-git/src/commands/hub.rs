@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::cli::{Globals, Hub, HubVerb};
 use crate::environment::Environment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::home::Home;
 use crate::local_hub::{LocalHub, serve, start_alone};
 use crate::output::Output;
@@ -32,9 +32,7 @@ pub(super) fn run(environment: &Environment, globals: &Globals, args: &Hub) -> R
             return output.deliver();
         }
         HubVerb::Start => hub.ensure(environment)?,
-        HubVerb::Status => hub
-            .running()?
-            .ok_or_else(|| Error::new(ErrorKind::Negative, "no local hub runs").then("git parler hub start"))?,
+        HubVerb::Status => hub.status()?,
     };
     output.either(
         &format!(
