@@ -271,7 +271,7 @@ fn command_for(remote: Option<&str>, hint: &BaseHint) -> Option<String> {
 }
 
 /// Without anything that a shell or git would take for more than a place: no blank, quote, `$`, or `helper::`.
-fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~:/@+-".contains(&byte);
     !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') && !text.contains("::")
 }

@@ -114,12 +114,16 @@ pub enum FetchError {
         missing: Box<MissingBase>,
     },
     /// The room names a commit that none of its bundles holds.
-    #[error("no bundle of room '{room}' holds commit {oid}: ask for git parler push --full")]
+    #[error("{what} of room '{room}' needs commit {oid}, which no bundle of it holds: {command}")]
     NotInRoom {
+        /// What is there: a ref and who set it, as far as that is known.
+        what: String,
         /// The room.
         room: RoomName,
         /// The commit.
         oid: Oid,
+        /// The command that helps, and whose it is when that is somebody else's.
+        command: String,
     },
     /// No such bundle.
     #[error("no bundle {id} in room '{room}'")]
@@ -173,14 +177,18 @@ impl FetchError {
     pub fn what(&self) -> String {
         match self {
             Self::BaseMissing { what, room, missing } => format!("{what} of room '{room}' needs {}", missing.what()),
+            Self::NotInRoom { what, room, oid, .. } => {
+                format!("{what} of room '{room}' needs commit {oid}, which no bundle of it holds")
+            }
             other => other.to_string(),
         }
     }
 
-    /// What helps against a missing base.
+    /// What helps against a missing base, or a ref that leads nowhere.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::BaseMissing { missing, .. } => Some(missing.help()),
+            Self::NotInRoom { command, .. } => Some(command.clone()),
             _ => None,
         }
     }

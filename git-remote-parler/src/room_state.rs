@@ -25,6 +25,8 @@ pub struct RoomRef {
     pub seq: Seq,
     /// The key that signed that message.
     pub mover: AgentId,
+    /// What that agent was called then. Text from elsewhere: escape it before it reaches a terminal.
+    pub mover_name: String,
     /// Where the commit comes from when no bundle of the room holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_hint: Option<BaseHint>,

@@ -8,9 +8,9 @@ use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
 
 use super::{FetchError, Fetched, Fetcher, Want};
 use crate::advertisement::header_refs;
-use crate::base_fetch::{BaseFetch, MissingBase};
+use crate::base_fetch::{BaseFetch, MissingBase, is_plain};
 use crate::fetch_plan::{External, FetchPlan, FetchPlanner};
-use crate::git::GitError;
+use crate::git::{GitError, one_line};
 use crate::import::{ExpectedHeader, Import, ImportError, Imported, Incoming, PinTiming};
 use crate::repository::RepositoryError;
 use crate::room_state::{RoomBundle, RoomState};
@@ -278,13 +278,48 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn base_missing(&self, external: &[External], missing: MissingBase) -> FetchError {
+    fn base_missing(&self, external: &[External], mut missing: MissingBase) -> FetchError {
         let of_missing = external.iter().find(|external| missing.oids.contains(&external.oid));
-        let bundle = of_missing.and_then(|external| external.bundle);
+        let what = match of_missing.map(|external| (external.bundle, external.oid)) {
+            Some((Some(id), _)) => format!("bundle {}", id.short()),
+            Some((None, oid)) => {
+                if missing.command.is_none() || missing.tried.is_some() {
+                    missing.command = Some(self.help_for_ref_at(&oid));
+                }
+                self.ref_at(&oid)
+            }
+            None => "a ref".to_owned(),
+        };
         FetchError::BaseMissing {
-            what: bundle.map_or_else(|| "a ref".to_owned(), |id| format!("bundle {}", id.short())),
+            what,
             room: self.fetcher.room(),
             missing: Box::new(missing),
+        }
+    }
+
+    /// For people: the room's ref at an object, and who moved it there.
+    fn ref_at(&self, oid: &Oid) -> String {
+        let Some((name, found)) = self.state().refs().iter().find(|(_, found)| found.oid == *oid) else {
+            return "a ref".to_owned();
+        };
+        let mover = one_line(found.mover_name.as_bytes());
+        format!("{name}, set by message {} of {mover},", found.seq)
+    }
+
+    /// What helps against a ref at an object that cannot be had: its author sends it, or, where it exists nowhere, the ref
+    /// is taken away.
+    fn help_for_ref_at(&self, oid: &Oid) -> String {
+        let by_author = "git parler push --full, by its author";
+        let refs = self.state().refs();
+        match refs
+            .iter()
+            .find(|(name, found)| found.oid == *oid && is_plain(name.as_str()))
+        {
+            Some((name, _)) => format!(
+                "{by_author}, or else git push parler::room/{} :{name}",
+                self.fetcher.room()
+            ),
+            None => by_author.to_owned(),
         }
     }
 
@@ -342,13 +377,20 @@ impl<'a> Run<'a> {
                 Ok(()) if self.fetcher.repository.contains(&[want.oid])?[0] => return Ok(()),
                 Ok(()) => {}
                 // Another bundle may do without what this one misses, or be what it says.
-                Err(error) if self.excluded.contains(bundle.id()) => last_error = Some(error),
+                Err(error) if self.excluded.contains(bundle.id()) => {
+                    // One that is rubbish tells nothing about this commit; one that misses its base may hold it.
+                    if matches!(error, FetchError::BaseMissing { .. }) {
+                        last_error = Some(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
         let not_in_room = || FetchError::NotInRoom {
+            what: self.ref_at(&want.oid),
             room: self.fetcher.room(),
             oid: want.oid,
+            command: self.help_for_ref_at(&want.oid),
         };
         Err(last_error.unwrap_or_else(not_in_room))
     }

@@ -217,6 +217,7 @@ impl RoomState {
                         peeled: update.peeled,
                         seq,
                         mover,
+                        mover_name: message.from.name.clone(),
                         base_hint,
                     },
                 );

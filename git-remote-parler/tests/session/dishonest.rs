@@ -6,8 +6,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use git_remote_parler::signing::sign_for_room;
-use parler_client::ReadFrom;
-use parler_protocol::{BundleId, BundlePart, BundleRef, Draft, ObjectFormat, Oid};
+use parler_client::{BlobSource, ReadFrom};
+use parler_protocol::{BaseHint, BundleId, BundlePart, BundleRef, Draft, ObjectFormat, Oid, RefUpdate, RefsPart};
+use sha2::{Digest, Sha256};
 
 use crate::sandbox::Repo;
 use crate::world::{Agent, World, is_complete, refs};
@@ -105,8 +106,19 @@ fn a_log_that_became_shorter_is_noticed() {
         .collect();
     let file = cached[0].path();
     let kept = fs::read_to_string(&file).unwrap();
+    // Changed behind our back, it is not believed.
+    let changed = kept.replace(&repository.oid("HEAD").to_string(), &"9".repeat(40));
+    assert_ne!(changed, kept);
+    fs::write(&file, changed).unwrap();
+    assert_eq!(agent.list(&repository), listed);
     // As if a later message had been seen.
-    fs::write(&file, kept.replace("\"version\":1", "\"version\":7")).unwrap();
+    let (_, json) = kept.split_once('\n').unwrap();
+    let later = json.replace("\"version\":1", "\"version\":7");
+    let digest: String = Sha256::digest(&later)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    fs::write(&file, format!("{digest}\n{later}")).unwrap();
     let error = agent
         .talk(Some(&repository.git_dir()), "list\n\n")
         .1
@@ -125,18 +137,6 @@ fn post_bundle(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)]) {
 
 /// As [`post_bundle`], with a change to the part.
 fn post_bundle_with(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)], change: impl FnOnce(&mut BundlePart)) {
-    let client = agent.client();
-    let room = "x".parse().unwrap();
-    let head = client
-        .messages(
-            &room,
-            &ReadFrom {
-                limit: Some(0),
-                ..ReadFrom::default()
-            },
-        )
-        .unwrap()
-        .head;
     let mut part = BundlePart {
         blob: BundleId::of(bytes),
         vcs: "git".into(),
@@ -160,10 +160,26 @@ fn post_bundle_with(agent: &Agent, bytes: &[u8], refs: &[(&str, Oid)], change: i
         base_hint: None,
     };
     change(&mut part);
-    let draft = Draft::new(vec![part.into()]);
+    post(agent, Draft::new(vec![part.into()]), Some(bytes.into()));
+}
+
+/// Posts anything a member may.
+fn post(agent: &Agent, draft: Draft, blob: Option<Arc<[u8]>>) {
+    let client = agent.client();
+    let room = "x".parse().unwrap();
+    let head = client
+        .messages(
+            &room,
+            &ReadFrom {
+                limit: Some(0),
+                ..ReadFrom::default()
+            },
+        )
+        .unwrap()
+        .head;
     let signed = sign_for_room(&client, &client.hub_id().unwrap(), &room, &head, &draft);
-    let blob: Arc<[u8]> = bytes.into();
-    client.post(&room, &signed, None, Some(&blob)).unwrap();
+    let blob = blob.as_ref().map(|blob| blob as &dyn BlobSource);
+    client.post(&room, &signed, None, blob).unwrap();
 }
 
 /// What `git bundle` makes of everything that HEAD reaches.
@@ -287,6 +303,59 @@ fn a_base_that_nobody_has_is_the_bundles_fault() {
     let lines = format!("list\nfetch {tip} {tip}\n\n\n");
     bob.talk(Some(&by_oid.git_dir()), &lines).1.unwrap();
     assert!(is_complete(&by_oid, &[tip]));
+}
+
+#[test]
+fn a_ref_at_a_commit_that_exists_nowhere_is_named_with_who_set_it() {
+    let world = World::new();
+    let (alice, bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let ours = world.sandbox.init("ours", &[]);
+    ours.commit("a", "1\n");
+    alice.pushes(&ours, &["HEAD:refs/heads/main"]);
+    let unknown: Oid = "9".repeat(40).parse().unwrap();
+    post_bundle(&alice, b"rubbish", &[]);
+    let made_up = BaseHint {
+        name: "refs/heads/main".parse().unwrap(),
+        url: None,
+    };
+    for (number, hint) in [None, Some(made_up)].into_iter().enumerate() {
+        let name = format!("refs/heads/x{number}");
+        let update = RefUpdate {
+            name: name.parse().unwrap(),
+            old: None,
+            new: Some(unknown),
+            forced: false,
+            peeled: None,
+        };
+        let part = RefsPart {
+            updates: vec![update],
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: hint,
+        };
+        post(&mallory, Draft::new(vec![part.into()]), None);
+        let theirs = world.sandbox.init(&format!("theirs-{number}"), &[]);
+        let error = bob
+            .fetch(&theirs, &["refs/heads/main", &name])
+            .1
+            .unwrap_err()
+            .to_string();
+        let message = 3 + 3 * number;
+        assert!(
+            error.starts_with(&format!(
+                "{name}, set by message {message} of mallory, of room 'x' needs commit {unknown}"
+            )),
+            "{error}"
+        );
+        assert!(
+            error.ends_with(&format!("or else git push parler::room/x :{name}")),
+            "{error}"
+        );
+        mallory.pushes(&ours, &[&format!(":{name}")]);
+        bob.fetches(&theirs, &["refs/heads/main"]);
+        alice.pushes(&ours, &[&format!("HEAD:refs/heads/y{number}")]);
+    }
 }
 
 #[test]
