@@ -88,7 +88,7 @@ fn told(context: &Context, error: &SessionError) -> String {
             format!("{error}; run the same git command again")
         }
         Some(ClientError::OutcomeUnknown { .. }) => {
-            format!("{error}; push again: it says up to date where it is stored")
+            format!("{error}; run the same git command again: what was stored is up to date then")
         }
         _ => error.to_string(),
     }
