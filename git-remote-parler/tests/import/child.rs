@@ -126,6 +126,7 @@ fn each_side_sees_its_own_environment() {
             "GIT_CONFIG_GLOBAL=/dev/null",
             "GIT_CONFIG_NOSYSTEM=1",
             "GIT_CONFIG_SYSTEM=/dev/null",
+            "GIT_GRAFT_FILE=/dev/null/grafts",
             "GIT_NO_LAZY_FETCH=1",
             "GIT_NO_REPLACE_OBJECTS=1",
             "GIT_TERMINAL_PROMPT=0",
