@@ -156,3 +156,17 @@ fn the_cache_is_of_no_consequence() {
     fs::remove_dir_all(&rooms).unwrap();
     assert_eq!(agent.list(&ours), listed);
 }
+
+#[test]
+fn what_a_killed_fetch_left_goes_also_when_nothing_is_new() {
+    let world = World::new();
+    let agent = world.agent("alice");
+    let repository = world.sandbox.init("r", &[]);
+    repository.commit("a", "1\n");
+    agent.pushes(&repository, &["HEAD:refs/heads/main"]);
+    let left = repository.git_dir().join("objects/tmp_objdir-parler-1-abc");
+    std::fs::create_dir_all(left.join("pack")).unwrap();
+    std::fs::write(left.join("pack/tmp_pack_x"), "x").unwrap();
+    agent.fetches(&repository, &["refs/heads/main"]);
+    assert!(!left.exists());
+}
