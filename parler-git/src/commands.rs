@@ -11,7 +11,7 @@ use crate::cli::{Cli, Verb};
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::output::{Output, color_choice};
 
 mod apply;
@@ -93,14 +93,5 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ClapKind::DisplayHelp | ClapKind::DisplayVersion => ExitCode::SUCCESS,
         _ => ExitCode::from(ErrorKind::Usage.exit_code()),
-    }
-}
-
-/// The text of an option, which must say something.
-fn filled<'a>(option: &str, text: &'a str) -> Result<&'a str> {
-    if text.trim().is_empty() {
-        Err(Error::usage(format_args!("{option} is empty")))
-    } else {
-        Ok(text)
     }
 }

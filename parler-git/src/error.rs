@@ -244,7 +244,7 @@ impl From<ClientError> for Error {
         match error {
             ClientError::Problem(problem) => problem.into(),
             ClientError::Unreachable { .. } => {
-                Self::new(ErrorKind::Unreachable, error).then("git parler connect --local, or --hub URL")
+                Self::new(ErrorKind::Unreachable, error).then("run the same command again when the hub is up")
             }
             ClientError::Lost { .. } | ClientError::Deadline { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("run the same command again")

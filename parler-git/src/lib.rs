@@ -18,6 +18,7 @@ mod helper;
 mod home;
 mod hubs;
 mod identity;
+mod input;
 mod local_hub;
 mod log_entry;
 mod naming;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::HubChoice;
+use crate::input::text_of;
 use crate::output::Output;
 use crate::text;
 use crate::view::{field, ref_change};
@@ -145,9 +146,8 @@ pub(crate) struct Instruction {
 impl Instruction {
     /// Checks it: something to do, and a name that somebody can have.
     pub(crate) fn new(next: &str, options: &crate::cli::Instruction) -> Result<Self> {
-        if next.trim().is_empty() {
-            return Err(Error::usage("--next is empty"));
-        }
+        let next = text_of("--next", next)?;
+        let summary = options.summary.as_deref().map(|summary| text_of("--summary", summary));
         if let Some(to) = &options.to {
             let named = to.trim().parse::<AgentName>();
             named.map_err(|_| {
@@ -158,8 +158,8 @@ impl Instruction {
         }
         let to = options.to.as_ref().map(|to| to.trim().to_owned());
         Ok(Self {
-            next: next.to_owned(),
-            summary: options.summary.clone(),
+            next,
+            summary: summary.transpose()?,
             to,
         })
     }
@@ -197,6 +197,9 @@ pub(crate) fn push(
         .iter()
         .find_map(refused)
         .map(|(name, why)| refusal_error(name, why, &report));
+    if report.room_created {
+        output.remark(&format!("made room '{}'", report.room));
+    }
     for note in &report.notes {
         output.remark(note);
     }

@@ -197,6 +197,18 @@ fn a_text_can_come_from_standard_input() {
         .success()
         .says("several")
         .says("lines, é");
+    alice
+        .feed(
+            "git",
+            "parler handoff --room talk --next -",
+            "read the plan\nthen write it\n".as_bytes(),
+        )
+        .success();
+    bob.parler("recv --room talk").success().says("read the plan");
+    let refused = alice
+        .feed("git", "parler handoff --room talk --next - --summary -", b"once")
+        .code(2);
+    refused.one_error_line();
     let refused = alice.feed("git", "parler send --room talk -", b"\xff\xfe").code(2);
     refused.one_error_line();
     let refused = alice

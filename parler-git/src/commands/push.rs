@@ -3,10 +3,10 @@
 use git_remote_parler::push::PushRequest;
 use parler_protocol::{BundleId, Part, TextPart};
 
-use super::filled;
 use crate::cli::Push;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::input::text_of;
 use crate::output::Output;
 use crate::posting::mentions;
 use crate::pushing::{Instruction, current_branch, parse_change, push, push_policy};
@@ -31,14 +31,14 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         }
         None => None,
     };
-    let note = args.note.as_deref().map(|note| filled("--note", note)).transpose()?;
+    let note = args.note.as_deref().map(|note| text_of("--note", note)).transpose()?;
 
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     let policy = push_policy(repository, &hub, args.base.as_deref())?;
     let extra = |bundle: Option<BundleId>| -> Vec<Part> {
-        let note = note.map(|text| TextPart { text: text.to_owned() }.into());
+        let note = note.clone().map(|text| TextPart { text }.into());
         let handoff = instruction.as_ref().map(|instruction| instruction.part(bundle).into());
         note.into_iter().chain(handoff).collect()
     };
