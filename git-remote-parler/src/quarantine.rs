@@ -36,9 +36,16 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
 /// What is being let out just now is let out as a whole before. While `end` runs, no thread makes another quarantine.
 pub fn remove_all_and(end: impl FnOnce()) {
     let there = there();
+    let began = Instant::now();
     for directory in there.iter() {
-        // A git child that has not ended yet may put a file into a directory that was empty a moment ago.
-        let _ = (0..ATTEMPTS).find(|_| fs::remove_dir_all(directory).is_ok() || !directory.exists());
+        // A git child that has not ended yet may put a file into it, and makes the directory anew where it is gone.
+        loop {
+            remove_whole(directory);
+            std::thread::sleep(SWEEP_PAUSE);
+            if !directory.exists() || began.elapsed() > SWEEP_PATIENCE {
+                break;
+            }
+        }
     }
     end();
 }

@@ -18,6 +18,7 @@ mod process;
 mod raw_client;
 mod repository;
 mod request_log;
+mod signals;
 mod snapshot;
 mod world;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::process::{end_process, started_with_mention_of};
-use crate::{Agent, Arguments, Repository};
+use crate::{Agent, Arguments, Repository, signals};
 
 /// What a user's git is set up with, and nothing else.
 const GIT_CONFIG: &str = "[user]\n\tname = Somebody\n\temail = somebody@example.com\n[init]\n\tdefaultBranch = main\n";
@@ -29,6 +29,7 @@ pub struct World {
 impl World {
     /// A world with this `git-parler`, which plays both programs.
     pub fn new(program: impl AsRef<Path>) -> Self {
+        signals::hand_down_as_usual();
         let root = tempfile::Builder::new()
             .prefix("parler-")
             .tempdir()
