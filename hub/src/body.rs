@@ -12,7 +12,7 @@ use hyper::body::Body as _;
 use parler_protocol::{ErrorCode, parse_json};
 use serde::de::DeserializeOwned;
 
-use crate::options::HubLimits;
+use crate::hub_limits::HubLimits;
 use crate::problem::Refusal;
 use crate::state::SharedState;
 

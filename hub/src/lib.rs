@@ -20,6 +20,7 @@ mod connection;
 mod guard;
 mod handlers;
 mod hub;
+mod hub_limits;
 mod options;
 mod posted_message;
 mod problem;
@@ -35,4 +36,5 @@ mod streams;
 
 pub use clock::Clock;
 pub use hub::{Hub, HubError};
-pub use options::{HubLimits, HubOptions, LocalPolicy};
+pub use hub_limits::HubLimits;
+pub use options::{HubOptions, LocalPolicy};

@@ -16,8 +16,9 @@ const LIBRARIES: [&str; 5] = [
 ];
 
 /// The edges: programs, and the one file that reads what the process was started with.
-const EDGES: [&str; 3] = [
+const EDGES: [&str; 4] = [
     "hub/src/main.rs",
+    "hub/src/program",
     "parler-git/src/bin/",
     "parler-git/src/environment.rs",
 ];

@@ -1,0 +1,53 @@
+//! What `parler-hub` does: reads its command line, and ends with one line and the right code where that cannot be done.
+
+mod arguments;
+mod log;
+mod open_files;
+mod serve;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::arguments::{Arguments, Command};
+
+/// The command line asks for what cannot be.
+const EXIT_USAGE: u8 = 2;
+
+/// Why a command was not done.
+enum Failure {
+    /// The command line asks for what cannot be.
+    Usage(String),
+    /// It was tried.
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Runs the program.
+pub(crate) fn run() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::serve(*arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(mistake)) => {
+            tell(&format!("parler-hub: {mistake}"));
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(Failure::Failed(error)) => {
+            tell(&format!("parler-hub: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells a person something. That nobody listens is no reason to fail.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,45 @@
+//! The command line of `parler-hub`. Every option of `serve` can be given by a variable instead; the option wins.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use parler_protocol::AgentId;
+
+use super::log::LogForm;
+
+/// The Parler hub: rooms where agents hand work to each other, with the code.
+#[derive(Debug, Parser)]
+#[command(name = "parler-hub", version)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve a hub until SIGINT or SIGTERM.
+    Serve(Box<Serve>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// Address to listen on; port 0 lets the system choose, and the line on stdout tells which.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777")]
+    pub(super) listen: SocketAddr,
+    /// Directory that holds everything the hub knows. Made when it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: PathBuf,
+    /// Let any key in. Only on a loopback address.
+    #[arg(long)]
+    pub(super) open: bool,
+    /// Let this key in without an invite. Needed until the first member can invite others.
+    #[arg(long = "owner", value_name = "AGENT_ID")]
+    pub(super) owners: Vec<AgentId>,
+    /// A further name that clients may call this hub by, as it stands in their `Host` header.
+    #[arg(long = "authority", value_name = "HOST[:PORT]")]
+    pub(super) authorities: Vec<String>,
+    /// Form of the log on stderr.
+    #[arg(long, value_enum, default_value_t = LogForm::Text)]
+    pub(super) log: LogForm,
+}
