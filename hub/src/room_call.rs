@@ -72,6 +72,7 @@ impl RoomCall {
         }
         match self.store().join_channel(agent, room, self.state.now_ms()).await {
             Ok(joined) => {
+                self.state.wake.notify_joined(agent);
                 tracing::info!(%agent, name = %self.principal.name, room = %joined.room, "joined at first use");
                 Ok(true)
             }

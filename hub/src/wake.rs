@@ -1,35 +1,63 @@
-//! Tells waiting readers that a room's log grew. A hint and nothing more: it may come late, doubled or not at all, and
-//! carries no message. Whoever waits reads the log afterwards, and once before.
+//! Tells those who wait that a room's log grew, or that an agent came into a room. A hint and nothing more: it may come
+//! late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and once before.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parler_protocol::Head;
+use parler_protocol::{AgentId, Head};
 use tokio::sync::watch;
 
-/// A way for the part of a hub that appends to wake the parts that wait.
+/// A way for the part of a hub that writes to wake the parts that wait.
 pub trait Wake: Send + Sync + 'static {
     /// Says that the room's log reaches `head` now. Never blocks. `room` is [`parler_protocol::RoomName::key`].
     fn notify(&self, room: &str, head: Head);
 
     /// From now on hears of this room. Subscribe first and read afterwards, or a message in between goes unnoticed.
     fn subscribe(&self, room: &str) -> Subscription;
+
+    /// Says that the agent may be in a room now that it was not in before. Never blocks.
+    fn notify_joined(&self, agent: AgentId);
+
+    /// From now on hears of rooms that are new to this agent.
+    fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription;
 }
 
 /// [`Wake`] within one process.
 #[derive(Debug, Clone, Default)]
 pub struct LocalWake {
-    rooms: Arc<Rooms>,
+    rooms: Arc<Topics<String, Option<Head>>>,
+    agents: Arc<Topics<AgentId, ()>>,
 }
 
-/// The rooms that somebody waits for, and no others.
-#[derive(Debug, Default)]
-struct Rooms(Mutex<HashMap<String, Arc<watch::Sender<Option<Head>>>>>);
+/// What somebody waits for, and nothing else.
+#[derive(Debug)]
+struct Topics<K, V>(Mutex<HashMap<K, Arc<watch::Sender<V>>>>);
 
-impl Rooms {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Option<Head>>>>> {
+impl<K, V> Default for Topics<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Default> Topics<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<watch::Sender<V>>>> {
         // The map is whole between any two of its calls, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subscribe(self: &Arc<Self>, key: K) -> Listener<K, V> {
+        let mut topics = self.lock();
+        let sender = topics
+            .entry(key.clone())
+            .or_insert_with(|| Arc::new(watch::channel(V::default()).0));
+        let receiver = Some(sender.subscribe());
+        drop(topics);
+        Listener {
+            key,
+            receiver,
+            topics: Arc::clone(self),
+        }
     }
 }
 
@@ -42,6 +70,11 @@ impl LocalWake {
     /// How many rooms somebody waits for.
     pub fn rooms(&self) -> usize {
         self.rooms.lock().len()
+    }
+
+    /// How many agents' new rooms somebody waits for.
+    pub fn agents(&self) -> usize {
+        self.agents.lock().len()
     }
 }
 
@@ -61,62 +94,82 @@ impl Wake for LocalWake {
     }
 
     fn subscribe(&self, room: &str) -> Subscription {
-        let mut rooms = self.rooms.lock();
-        let sender = rooms
-            .entry(room.to_owned())
-            .or_insert_with(|| Arc::new(watch::channel(None).0));
-        let receiver = Some(sender.subscribe());
-        drop(rooms);
-        Subscription {
-            room: room.to_owned(),
-            receiver,
-            rooms: Arc::clone(&self.rooms),
+        Subscription(self.rooms.subscribe(room.to_owned()))
+    }
+
+    fn notify_joined(&self, agent: AgentId) {
+        let sender = self.agents.lock().get(&agent).cloned();
+        if let Some(sender) = sender {
+            sender.send_replace(());
         }
+    }
+
+    fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription {
+        JoinSubscription(self.agents.subscribe(agent))
     }
 }
 
 /// Hears of one room until it is dropped.
 #[derive(Debug)]
-pub struct Subscription {
-    room: String,
-    /// Empty only while being dropped.
-    receiver: Option<watch::Receiver<Option<Head>>>,
-    rooms: Arc<Rooms>,
-}
+pub struct Subscription(Listener<String, Option<Head>>);
 
 impl Subscription {
     /// Waits until the room's log has grown since the subscription, or since the last call returned. Nothing is lost
     /// when the future is dropped before it is ready.
     pub async fn changed(&mut self) -> Head {
         loop {
-            if let Some(receiver) = &mut self.receiver
-                && receiver.changed().await.is_ok()
-            {
-                if let Some(head) = *receiver.borrow_and_update() {
-                    return head;
-                }
-            } else {
-                // Its sender stays in the map as long as the subscription lives, so this is not reached; waiting for
-                // ever is what a hint that never comes looks like.
-                std::future::pending::<()>().await;
+            if let Some(head) = self.0.changed().await {
+                return head;
             }
         }
     }
 }
 
-impl Drop for Subscription {
+/// Hears of rooms that are new to one agent until it is dropped.
+#[derive(Debug)]
+pub struct JoinSubscription(Listener<AgentId, ()>);
+
+impl JoinSubscription {
+    /// As [`Subscription::changed`].
+    pub async fn changed(&mut self) {
+        self.0.changed().await;
+    }
+}
+
+#[derive(Debug)]
+struct Listener<K: Eq + Hash + Clone, V: Default> {
+    key: K,
+    /// Empty only while being dropped.
+    receiver: Option<watch::Receiver<V>>,
+    topics: Arc<Topics<K, V>>,
+}
+
+impl<K: Eq + Hash + Clone, V: Default + Copy> Listener<K, V> {
+    async fn changed(&mut self) -> V {
+        if let Some(receiver) = &mut self.receiver
+            && receiver.changed().await.is_ok()
+        {
+            return *receiver.borrow_and_update();
+        }
+        // Its sender stays in the map as long as the listener lives, so this is not reached; waiting for ever is what a
+        // hint that never comes looks like.
+        std::future::pending().await
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Default> Drop for Listener<K, V> {
     fn drop(&mut self) {
-        let mut rooms = self.rooms.lock();
+        let mut topics = self.topics.lock();
         self.receiver = None;
-        if rooms.get(&self.room).is_some_and(|sender| sender.receiver_count() == 0) {
-            rooms.remove(&self.room);
+        if topics.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
+            topics.remove(&self.key);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use parler_protocol::{ChainHash, Seq};
+    use parler_protocol::{AgentKey, ChainHash, Seq};
 
     use super::*;
 
@@ -160,5 +213,20 @@ mod tests {
         assert_eq!(wake.rooms(), 1);
         drop(two);
         assert_eq!(wake.rooms(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_agent_hears_of_its_own_new_rooms_and_is_forgotten_afterwards() {
+        let wake = LocalWake::new();
+        let [alice, bob] = [1, 2].map(|seed| AgentKey::from_random([seed; 32]).id());
+        let mut waiter = wake.subscribe_joined(alice);
+        wake.notify_joined(bob);
+        let quiet = tokio::time::timeout(std::time::Duration::ZERO, waiter.changed()).await;
+        assert!(quiet.is_err(), "somebody else's room");
+        wake.notify_joined(alice);
+        waiter.changed().await;
+        assert_eq!(wake.agents(), 1);
+        drop(waiter);
+        assert_eq!(wake.agents(), 0);
     }
 }

@@ -9,6 +9,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use parler_client::Streamed;
+use parler_hub::LocalPolicy;
 use parler_protocol::{ErrorCode, MessageId, RoomName, Seq, paths};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -350,8 +351,8 @@ async fn an_agent_has_so_many_streams() {
 async fn hints_tell_of_every_room() {
     let hub = TestHub::with(|options| {
         options.open = true;
-        // Also how soon a room that is new to the agent is noticed.
-        options.limits.heartbeat = Duration::from_millis(20);
+        // Nothing is found out by looking now and then.
+        options.limits.heartbeat = Duration::from_secs(3600);
     })
     .await;
     let [alice, bob] = [hub.agent("alice").await, hub.agent("bob").await];
@@ -404,4 +405,51 @@ async fn hints_tell_of_every_room() {
     say(&alice, &two, "and there").await;
     let hint = hints.event().await.json();
     assert_eq!((&hint["room"], &hint["unread"]), (&json!("Two"), &json!(2)));
+}
+
+/// Whichever way an agent comes into a room, its open stream hears of it at once.
+#[tokio::test]
+async fn hints_tell_of_every_way_into_a_room() {
+    const SECRET: &str = "the local hub's";
+    let hub = TestHub::with(|options| {
+        options.local = Some(LocalPolicy {
+            secret: SECRET.to_owned(),
+        });
+        // Nothing is found out by looking now and then.
+        options.limits.heartbeat = Duration::from_secs(3600);
+    })
+    .await;
+    let local_agent = async |name: &str| {
+        let mut agent = Agent::new(hub.address, hub.id, name);
+        agent.secret = Some(SECRET.to_owned());
+        agent.open_session().await;
+        agent
+    };
+    let [alice, bob] = [local_agent("alice").await, local_agent("bob").await];
+    let mut hints = Stream::begin(&bob, paths::EVENTS, None).await;
+    assert_eq!(hints.event().await.json(), json!({ "rooms": [] }));
+
+    bob.create_room("made").await;
+    assert_eq!(hints.event().await.json()["room"], "made");
+    bob.post(paths::INVITES, &json!({ "room": "for-others" }))
+        .await
+        .expect(201)
+        .json::<Value>();
+    assert_eq!(hints.event().await.json()["room"], "for-others");
+    let room = alice.create_room("Used").await.room;
+    say(&alice, &room, "before").await;
+    bob.get("/v1/rooms/used/messages").await.expect(200).messages();
+    let hint = hints.event().await.json();
+    assert_eq!((&hint["room"], &hint["head"]["seq"]), (&json!("Used"), &json!(1)));
+    let made = alice.post(paths::INVITES, &json!({ "room": "redeemed" })).await;
+    let mut proof = bob.proof(Some(bob.challenge().await));
+    proof.invite = Some(
+        made.expect(201).json::<Value>()["code"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap(),
+    );
+    bob.post(paths::SESSION, &proof).await.expect(200).json::<Value>();
+    assert_eq!(hints.event().await.json()["room"], "redeemed");
 }

@@ -13,7 +13,6 @@ use parler_protocol::api::{RoomHint, RoomHints, RoomSummary};
 use parler_protocol::paths::event;
 use parler_protocol::{Head, Message, Part, RoomName, limits};
 use serde::Serialize;
-use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::auth::Authenticated;
 use crate::problem::Refusal;
@@ -21,7 +20,7 @@ use crate::query::Parameters;
 use crate::state::SharedState;
 use crate::store::{Principal, StoreError};
 use crate::streams::{self, StreamEnd, StreamPermit, farewell};
-use crate::wake::Subscription;
+use crate::wake::{JoinSubscription, Subscription};
 
 /// How much of what is new is looked at for a word to the agent, bytes.
 const LOOKED_AT_BYTES: usize = 64 << 10; // 64 KiB
@@ -34,18 +33,16 @@ pub(crate) async fn get(
 ) -> Result<Response, Refusal> {
     query.finish()?;
     let permit = state.streams.open(principal.agent)?;
-    let mut looking = tokio::time::interval(state.options.limits.heartbeat);
-    looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    looking.reset();
     let mut hints = HintStream {
         end: StreamEnd::of(&state),
+        // First, so that no room comes between reading and waiting.
+        joined: state.wake.subscribe_joined(principal.agent),
         state: Arc::clone(&state),
         principal,
         known: HashMap::new(),
         news: FuturesUnordered::new(),
         ready: VecDeque::new(),
         is_over: false,
-        looking,
         _permit: permit,
     };
     hints.begin().await?;
@@ -63,8 +60,8 @@ struct HintStream {
     news: FuturesUnordered<BoxFuture<'static, (RoomName, Subscription)>>,
     ready: VecDeque<Event>,
     is_over: bool,
-    /// When to look for rooms that are new to the agent: nobody tells of those.
-    looking: Interval,
+    /// Ready when there may be a room that is new to the agent.
+    joined: JoinSubscription,
     end: StreamEnd,
     _permit: StreamPermit,
 }
@@ -107,7 +104,7 @@ impl HintStream {
             }
             let told = tokio::select! {
                 Some((room, news)) = self.news.next() => self.tell(room, news).await,
-                _ = self.looking.tick() => self.look().await,
+                () = self.joined.changed() => self.look().await,
                 last = self.end.come(&self.state) => {
                     self.is_over = true;
                     return Some(last);

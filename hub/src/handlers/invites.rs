@@ -47,6 +47,8 @@ pub(crate) async fn create(
         room: request.room,
     };
     let created = call.run(|| call.store().create_invite(invite.clone())).await?;
+    // The room may have been made for it.
+    call.state.wake.notify_joined(call.principal.agent);
     json(StatusCode::CREATED, &created)
 }
 
@@ -59,5 +61,6 @@ pub(crate) async fn join(
 ) -> Result<Response, Refusal> {
     limit_proofs(&state, peer)?;
     let joined = state.store.join(principal.agent, &request.code, state.now_ms()).await?;
+    state.wake.notify_joined(principal.agent);
     room_json(StatusCode::OK, &joined, &joined.head)
 }

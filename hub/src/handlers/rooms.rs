@@ -26,6 +26,7 @@ pub(crate) async fn create(
         .store
         .create_room(&request.room, request.kind, principal.agent, state.now_ms())
         .await?;
+    state.wake.notify_joined(principal.agent);
     room_json(StatusCode::CREATED, &room, &room.head)
 }
 

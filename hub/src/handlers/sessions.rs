@@ -54,6 +54,9 @@ pub(crate) async fn open(
         now,
     };
     let joined = state.store.open_session(session).await?;
+    if joined.is_some() {
+        state.wake.notify_joined(request.id);
+    }
     json(
         StatusCode::OK,
         &SessionOpened {
