@@ -72,8 +72,7 @@ pub(crate) enum Verb {
     Show(Show),
     /// Watch two agents hand a branch over, with the real programs, in a temporary place
     Demo(Demo),
-    /// Run, stop or look for the local hub
-    #[command(hide = true)]
+    /// Start, stop or look for this user's own hub
     Hub(Hub),
 }
 
@@ -220,6 +219,7 @@ pub(crate) struct Hub {
 #[derive(Debug, Subcommand)]
 pub(crate) enum HubVerb {
     /// Serve in this process
+    #[command(hide = true)]
     Run {
         /// Say on standard output when it serves
         #[arg(long)]
@@ -260,5 +260,19 @@ mod tests {
         let cli = Cli::try_parse_from(["git-parler", "send", "--room", "a", "-"]).unwrap();
         assert!(matches!(cli.verb, Verb::Send(Send { text, .. }) if text == "-"));
         assert!(Cli::try_parse_from(["git-parler", "handoff", "--next", "- tidy up"]).is_ok());
+    }
+
+    /// How a hub is started is between the programs; how it is looked after is for people.
+    #[test]
+    fn the_hub_is_shown_and_its_process_is_not() {
+        let cli = Cli::command();
+        let hub = cli.find_subcommand("hub").unwrap();
+        assert!(!hub.is_hide_set());
+        let shown: Vec<_> = hub
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+            .map(|verb| verb.get_name())
+            .collect();
+        assert_eq!(shown, ["start", "stop", "status"]);
     }
 }
