@@ -153,6 +153,7 @@ impl PostedMessage {
         });
         Append {
             by,
+            signed_by: None,
             room,
             id: self.id,
             key: key.unwrap_or_else(|| self.id.to_string()),

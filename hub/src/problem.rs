@@ -98,6 +98,7 @@ impl From<StoreError> for Refusal {
             StoreError::InvalidInvite => ErrorCode::InvalidInvite,
             StoreError::NotAdmitted => ErrorCode::NotAdmitted,
             StoreError::RoomExists(_) => ErrorCode::RoomExists,
+            StoreError::TokenExists(_) => ErrorCode::TokenExists,
             StoreError::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             StoreError::RefDirectoryConflict(..) => ErrorCode::RefDirectoryConflict,
             StoreError::ObjectFormatMismatch(_) => ErrorCode::ObjectFormatMismatch,

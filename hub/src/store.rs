@@ -3,16 +3,18 @@
 //! ([`crate::blob_store`]) and wakes nobody ([`crate::wake`]).
 
 mod sqlite;
+mod token;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary};
+use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary, TokenSummary};
 use parler_protocol::{
     AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
-    RoomName, Seq,
+    RoomName, Seq, TokenName,
 };
 
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
+pub use token::{Need, NewToken, TokenHolder};
 
 /// Who a request is from: a key with the name and role it goes by in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Principal {
     pub role: Option<AgentName>,
 }
 
-/// SHA-256 of a session token. The token itself is never stored.
+/// SHA-256 of the token of a session or of a job. The token itself is never stored.
 pub type TokenHash = [u8; 32];
 
 /// A session about to be opened for a key that has been proved.
@@ -112,6 +114,8 @@ pub struct BlobReference {
 pub struct Append {
     /// Its author.
     pub by: Principal,
+    /// The key that signed it, where that is not the author's: a token's job has one of its own.
+    pub signed_by: Option<AgentId>,
     /// The room, in any case.
     pub room: RoomName,
     /// The id its author gave it.
@@ -199,6 +203,9 @@ pub enum StoreError {
     /// The room's name is taken.
     #[error("a room {0} exists")]
     RoomExists(RoomName),
+    /// The name is that of a token that is in use, or of another maker's.
+    #[error("the token name '{0}' is taken")]
+    TokenExists(TokenName),
     /// The key or the message id was used for something else.
     #[error("the idempotency key or message id was used for another message")]
     IdempotencyConflict,
@@ -238,7 +245,8 @@ pub enum StoreError {
 ///
 /// A room's messages are numbered from 1 without gaps in the order in which their transactions commit, and an answer
 /// is given only after the commit is on disk. Every method that takes an agent and a room answers
-/// [`StoreError::NotFound`] unless the agent is a member.
+/// [`StoreError::NotFound`] unless the agent is a member; those that say what they need ([`Need`]), also unless it is the
+/// account of a token that may do that there.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The hub's id, made with the store.
@@ -269,7 +277,19 @@ pub trait Store: Send + Sync + 'static {
     /// Joins an existing channel without an invite, as the local hub lets its own user's agents.
     async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError>;
 
-    /// The room, for a member.
+    /// Makes a token. `NotFound`: the maker is not in one of its rooms.
+    async fn create_token(&self, token: NewToken) -> Result<TokenSummary, StoreError>;
+
+    /// Whose token this is, also when it has ended.
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenHolder>, StoreError>;
+
+    /// The tokens that the agent made, and those for rooms it owns, by name.
+    async fn tokens(&self, agent: AgentId) -> Result<Vec<TokenSummary>, StoreError>;
+
+    /// Ends a token, for its maker or an owner of one of its rooms.
+    async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError>;
+
+    /// The room ([`Need::Head`]).
     async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError>;
 
     /// The rooms the agent is in, by name.
@@ -279,15 +299,15 @@ pub trait Store: Send + Sync + 'static {
     async fn members(&self, agent: AgentId, room: &RoomName) -> Result<(RoomAnswer, Vec<Member>), StoreError>;
 
     /// Says what [`Store::append`] would refuse now, without storing: a large blob is read only after this. A
-    /// repetition returns what the first request got.
+    /// repetition returns what the first request got ([`Need::Post`]).
     async fn check_append(&self, append: &Append) -> Result<Option<Appended>, StoreError>;
 
     /// Appends a message, moves the refs it carries by compare-and-swap, and stores or links the blob it brings: all of
-    /// it or nothing. The first ref update of a room fixes its object format and its HEAD.
+    /// it or nothing. The first ref update of a room fixes its object format and its HEAD ([`Need::Post`]).
     async fn append(&self, append: Append) -> Result<Appended, StoreError>;
 
     /// Messages after `after` (the agent's cursor where absent), at most `limit` and about `max_bytes` of them. `limit`
-    /// 0 tells the head only.
+    /// 0 tells the head only ([`Need::Read`]; a token has no cursor and begins at the start).
     async fn read(
         &self,
         agent: AgentId,
@@ -297,16 +317,17 @@ pub trait Store: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<LogPage, StoreError>;
 
-    /// The messages after version `since` that carry refs or bundles. `since` equal to the version: none.
+    /// The messages after version `since` that carry refs or bundles. `since` equal to the version: none
+    /// ([`Need::Refs`]).
     async fn pushes(&self, agent: AgentId, room: &RoomName, since: Seq) -> Result<PushLog, StoreError>;
 
-    /// The refs as this hub folded them, with the log's head.
+    /// The refs as this hub folded them, with the log's head ([`Need::Refs`]).
     async fn refs(&self, agent: AgentId, room: &RoomName) -> Result<(RefList, Head), StoreError>;
 
     /// Moves the agent's cursor forward to `seq`, at most to the head. Returns where it is then, and the head.
     async fn acknowledge(&self, agent: AgentId, room: &RoomName, seq: Seq) -> Result<(Seq, Head), StoreError>;
 
-    /// Where the bytes of a blob of this room are.
+    /// Where the bytes of a blob of this room are ([`Need::Read`]).
     async fn blob(&self, agent: AgentId, room: &RoomName, id: &BundleId) -> Result<BlobLocation, StoreError>;
 
     /// Writes everything out and closes. Later calls answer [`StoreError::Stopped`].

@@ -192,7 +192,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
     use ErrorCode as Code;
     match problem.code {
         Code::InvalidInvite | Code::NotFound | Code::UnknownBlob => ErrorKind::NotFound,
-        Code::NotAdmitted | Code::Unauthenticated => ErrorKind::NotAuthorised,
+        Code::NotAdmitted | Code::TokenEnded | Code::TokenScope | Code::Unauthenticated => ErrorKind::NotAuthorised,
         Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
             ErrorKind::Unreachable
         }
@@ -200,12 +200,14 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         | Code::ObjectFormatMismatch
         | Code::RefDirectoryConflict
         | Code::RefMoved
-        | Code::RoomExists => ErrorKind::Conflict,
+        | Code::RoomExists
+        | Code::TokenExists => ErrorKind::Conflict,
         Code::BadRequest
         | Code::BadSignature
         | Code::BlobMismatch
         | Code::MethodNotAllowed
         | Code::MisdirectedRequest
+        | Code::NameReserved
         | Code::OriginRefused
         | Code::TooLarge
         | Code::UnsupportedMediaType => ErrorKind::Refused,

@@ -101,6 +101,7 @@ fn message(author: &Principal, room: &RoomName) -> Append {
     let id = MessageId::generate();
     Append {
         by: author.clone(),
+        signed_by: None,
         room: room.clone(),
         id,
         key: id.to_string(),

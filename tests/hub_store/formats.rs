@@ -9,9 +9,12 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use parler_hub::blob_store::{BlobStore, FileBlobStore};
 use parler_hub::store::{
-    Append, BlobLocation, NewBlob, NewInvite, NewSession, Principal, SqliteOptions, SqliteStore, Store, StoreError,
+    Append, BlobLocation, NewBlob, NewInvite, NewSession, NewToken, Principal, SqliteOptions, SqliteStore, Store,
+    StoreError,
 };
-use parler_protocol::{BundleId, ChainHash, InviteCode, Message, MessageId, RoomKind, Seq, Verdict, verify};
+use parler_protocol::{
+    BundleId, ChainHash, InviteCode, Message, MessageId, RoomKind, Seq, TokenScope, Verdict, verify,
+};
 use tempfile::TempDir;
 
 use crate::support::{DAY_MS, NOW, oid, principal, push, reference, room, session, text};
@@ -19,6 +22,8 @@ use crate::support::{DAY_MS, NOW, oid, principal, push, reference, room, session
 const SMALL: &[u8] = b"a small blob";
 const LARGE: &[u8] = b"a blob that went into a file";
 const TOKEN: [u8; 32] = [5; 32];
+/// What this program writes.
+const NEWEST: u32 = 2;
 const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
 
 fn alice() -> Principal {
@@ -95,6 +100,19 @@ fn messages() -> Vec<Append> {
         .collect()
 }
 
+fn deploy() -> NewToken {
+    NewToken {
+        by: alice().agent,
+        name: "Deploy".parse().unwrap(),
+        account: principal("deploy").agent,
+        hash: TOKEN,
+        rooms: vec![room("Build")],
+        can: vec![TokenScope::Post],
+        expires_at: NOW + CENTURY_MS,
+        now: NOW,
+    }
+}
+
 async fn write(directory: &Path) {
     let store = SqliteStore::open(directory, SqliteOptions::default()).unwrap();
     let blobs = FileBlobStore::open_with_floor(directory.join("blobs"), 0).unwrap();
@@ -143,10 +161,11 @@ async fn write(directory: &Path) {
         now: NOW,
     };
     store.create_invite(invite).await.unwrap();
+    store.create_token(deploy()).await.unwrap();
     store.close().await.unwrap();
 }
 
-async fn read_back(directory: &Path) {
+async fn read_back(directory: &Path, format: u32) {
     let store = SqliteStore::open(directory, SqliteOptions::default()).unwrap();
     let blobs = FileBlobStore::open_with_floor(directory.join("blobs"), 0).unwrap();
     let (alice, bob, build) = (alice(), bob(), room("build"));
@@ -222,6 +241,12 @@ async fn read_back(directory: &Path) {
     }
     assert_eq!(store.session(TOKEN, NOW).await.unwrap(), Some(alice.clone()));
     assert_eq!(store.join(alice.agent, &invite(), NOW).await.unwrap().room, room("ops"));
+    if format < 2 {
+        store.create_token(deploy()).await.unwrap();
+    }
+    let token = store.token(TOKEN).await.unwrap().unwrap();
+    assert_eq!((token.account, token.summary.rooms.len()), (deploy().account, 1));
+    assert_eq!(token.summary.rooms[0].can, deploy().can);
     let next = store.append(text(&bob, "build", "goes on")).await.unwrap();
     assert_eq!((next.posted.seq.get(), next.posted.head.h), (5, h.next(&next.stored)));
     store.close().await.unwrap();
@@ -246,8 +271,10 @@ async fn directories_of_every_format_read_back() {
     let mut formats = 0;
     for entry in fs::read_dir(&kept).unwrap() {
         let directory = TempDir::new().unwrap();
-        copy(&entry.unwrap().path(), directory.path());
-        read_back(directory.path()).await;
+        let kept = entry.unwrap();
+        copy(&kept.path(), directory.path());
+        let format = kept.file_name().to_str().unwrap().parse().unwrap();
+        read_back(directory.path(), format).await;
         formats += 1;
     }
     assert!(formats > 0, "nothing in {}", kept.display());
@@ -263,5 +290,5 @@ async fn this_programs_directory_reads_back() {
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(keep),
         );
     }
-    read_back(directory.path()).await;
+    read_back(directory.path(), NEWEST).await;
 }

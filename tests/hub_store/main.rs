@@ -13,3 +13,4 @@ mod log;
 mod members;
 mod refs;
 mod support;
+mod tokens;

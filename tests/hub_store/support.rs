@@ -126,6 +126,7 @@ pub(crate) fn text(by: &Principal, room: &str, text: &str) -> Append {
     let id = MessageId::generate();
     Append {
         by: by.clone(),
+        signed_by: None,
         room: room.parse().unwrap(),
         id,
         key: id.to_string(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::MAX_AGENT_NAME_BYTES;
-use crate::{ParseError, is_hidden, serde_as_string};
+use crate::{ParseError, TOKEN_SENDER_PREFIX, is_hidden, serde_as_string};
 
 /// The name of an agent, or of a role: 1 to 128 bytes of visible text without control, zero-width or
 /// text-direction characters, without blanks at either end.
@@ -15,6 +15,11 @@ impl AgentName {
     /// The name as spelled.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether this is a token, `ci/NAME`, and not an agent: each of its jobs has a key of its own.
+    pub fn is_token(&self) -> bool {
+        self.0.starts_with(TOKEN_SENDER_PREFIX)
     }
 
     /// Whether somebody who typed `other` means this name: without case, blanks at the ends aside.

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     AgentId, AgentName, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind, RoomName,
-    Seq,
+    Seq, TokenName, TokenScope,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
@@ -82,6 +82,69 @@ pub struct Join {
     pub code: InviteCode,
 }
 
+/// `POST /v1/tokens`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateToken {
+    /// What it is to be called. A name of mine whose token has ended may be used again.
+    pub name: TokenName,
+    /// The rooms it is for: rooms I am in.
+    pub rooms: Vec<RoomName>,
+    /// What it may do in each of them.
+    pub can: Vec<TokenScope>,
+    /// How long it works, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_secs: Option<u64>,
+}
+
+/// The answer to [`CreateToken`].
+#[derive(Clone, Serialize, Deserialize)]
+pub struct TokenCreated {
+    /// The token: a secret, told this once.
+    pub token: String,
+    /// What it may do.
+    #[serde(flatten)]
+    pub summary: TokenSummary,
+}
+
+/// `GET /v1/tokens`
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TokenList {
+    /// The tokens I made, and those for rooms that I own, by name.
+    pub tokens: Vec<TokenSummary>,
+}
+
+/// A token, without its secret. Also the answer to `GET /v1/token`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenSummary {
+    /// What it is called; its messages are from `ci/NAME`.
+    pub name: TokenName,
+    /// What its maker is called now.
+    pub by: AgentName,
+    /// What it may do where, by room. Nothing where its maker is no longer in the room.
+    pub rooms: Vec<TokenGrant>,
+    /// When it was made, milliseconds since 1970.
+    pub created_at: i64,
+    /// When it ends, milliseconds since 1970.
+    pub expires_at: i64,
+    /// When it last posted something, milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<i64>,
+    /// When it was revoked, milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<i64>,
+}
+
+/// What a token may do in one room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenGrant {
+    /// The room.
+    pub room: RoomName,
+    /// What it may do there.
+    pub can: Vec<TokenScope>,
+}
+
 /// `POST /v1/rooms`
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CreateRoom {
@@ -91,7 +154,7 @@ pub struct CreateRoom {
     pub kind: RoomKind,
 }
 
-/// A room I am in now: the answer to [`Join`] and [`CreateRoom`].
+/// A room I am in now: the answer to [`Join`], [`CreateRoom`] and `GET /v1/rooms/{room}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomAnswer {
     /// The room, as its maker spelled it.

@@ -54,6 +54,8 @@ error_codes! {
     MethodNotAllowed "method_not_allowed" 405 false;
     /// The `Host` of the request is not one this hub answers to.
     MisdirectedRequest "misdirected_request" 421 false;
+    /// Names that begin with `ci/`, or look as if they did, are those of tokens.
+    NameReserved "name_reserved" 400 false;
     /// This key has not been let in: it needs an invite.
     NotAdmitted "not_admitted" 403 false;
     /// Nothing there, or nothing for this agent: one answer for both.
@@ -74,6 +76,12 @@ error_codes! {
     RoomExists "room_exists" 409 false;
     /// The disk is full, or below the free space the hub keeps.
     StorageFull "storage_full" 507 true;
+    /// The token expired or was revoked.
+    TokenEnded "token_ended" 401 false;
+    /// A token of that name is in use, or is somebody else's.
+    TokenExists "token_exists" 409 false;
+    /// The token is not for this room, or not for this call.
+    TokenScope "token_scope" 403 false;
     /// Over a limit of the hub.
     TooLarge "too_large" 413 false;
     /// No session, or one that ended. The answer carries a fresh challenge.

@@ -27,6 +27,7 @@ mod room_name;
 mod seq;
 mod session_proof;
 mod signature;
+mod token;
 
 pub use agent_id::{AgentId, AgentKey, AgentKeyError};
 pub use agent_name::AgentName;
@@ -49,6 +50,7 @@ pub use room_name::{RoomKind, RoomName};
 pub use seq::Seq;
 pub use session_proof::{Challenge, session_proof_bytes};
 pub use signature::{Draft, SignContext, Signed, Target, Verdict, VerifyError, retry_digest, sign, verify};
+pub use token::{AccessToken, AccessTokenError, TOKEN_SENDER_PREFIX, TokenName, TokenScope};
 
 /// Why a string is not one of the ids of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const MAX_ROOM_NAME_BYTES: usize = 64;
 /// Longest agent name or role.
 pub const MAX_AGENT_NAME_BYTES: usize = 128;
+/// Longest name of a token.
+pub const MAX_TOKEN_NAME_BYTES: usize = 64;
 /// Longest ref name.
 pub const MAX_REF_NAME_BYTES: usize = 1024;
 
@@ -59,5 +61,11 @@ pub const CHALLENGE_TTL: Duration = Duration::from_secs(60);
 pub const DEFAULT_INVITE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Longest an invite may live.
 pub const MAX_INVITE_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a token lives when its maker names no time.
+pub const DEFAULT_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Longest a token may live.
+pub const MAX_TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Most rooms one token is for.
+pub const MAX_TOKEN_ROOMS: usize = 64;
 /// How often an invite may be used when its maker names no number.
 pub const DEFAULT_INVITE_USES: u32 = 50;

@@ -1,6 +1,6 @@
 //! The hub's URL paths and header names, shared by router, client and documentation.
 
-use crate::{BundleId, RoomName, Seq};
+use crate::{BundleId, RoomName, Seq, TokenName};
 
 /// Liveness: 200 while the hub serves.
 pub const HEALTH: &str = "/healthz";
@@ -12,11 +12,19 @@ pub const INVITES: &str = "/v1/invites";
 pub const JOIN: &str = "/v1/join";
 /// Makes a room, lists mine.
 pub const ROOMS: &str = "/v1/rooms";
+/// Makes a token, lists tokens.
+pub const TOKENS: &str = "/v1/tokens";
+/// What the token that asks may do.
+pub const TOKEN: &str = "/v1/token";
 /// Hints about all my rooms, as they change.
 pub const EVENTS: &str = "/v1/events";
 
 /// Route templates of the calls on one room, as the router has them.
 pub mod template {
+    /// One token: revoked.
+    pub const TOKEN_NAMED: &str = "/v1/tokens/{name}";
+    /// A room: how far it reaches.
+    pub const ROOM: &str = "/v1/rooms/{room}";
     /// The members of a room.
     pub const MEMBERS: &str = "/v1/rooms/{room}/members";
     /// The log: read a page, append a message.
@@ -33,6 +41,16 @@ pub mod template {
     pub const BLOB: &str = "/v1/rooms/{room}/blobs/{id}";
     /// Several bundles in one answer.
     pub const BUNDLES: &str = "/v1/rooms/{room}/bundles";
+}
+
+/// `/v1/tokens/{name}`
+pub fn token(name: &TokenName) -> String {
+    format!("{TOKENS}/{name}")
+}
+
+/// `/v1/rooms/{room}`
+pub fn room(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}")
 }
 
 /// `/v1/rooms/{room}/members`
@@ -82,6 +100,8 @@ pub const HEAD_HEADER: &str = "parler-head";
 pub const MESSAGE_LENGTH_HEADER: &str = "parler-message-length";
 /// A key that makes a repeated request give the first answer; the message's id stands in when absent.
 pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
+/// On a message that is posted by a token: the key that signed it.
+pub const AGENT_HEADER: &str = "parler-agent";
 /// Body of a message followed by the bytes of the one blob it brings.
 pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
 /// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.

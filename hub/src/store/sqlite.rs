@@ -18,6 +18,7 @@ mod repetition;
 mod rooms;
 mod schema;
 mod sessions;
+mod tokens;
 mod writer;
 
 use std::io;
@@ -26,8 +27,8 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use parler_protocol::api::{InviteCreated, Member, RefList, RoomAnswer, RoomSummary};
-use parler_protocol::{AgentId, BundleId, Head, HubId, InviteCode, RoomKind, RoomName, Seq};
+use parler_protocol::api::{InviteCreated, Member, RefList, RoomAnswer, RoomSummary, TokenSummary};
+use parler_protocol::{AgentId, BundleId, Head, HubId, InviteCode, RoomKind, RoomName, Seq, TokenName};
 use rusqlite::Row;
 
 use self::data_directory::DataDirectory;
@@ -35,7 +36,8 @@ use self::failure::Failure;
 use self::readers::Readers;
 use self::writer::Writer;
 use super::{
-    Append, Appended, BlobLocation, LogPage, NewInvite, NewSession, Principal, PushLog, Store, StoreError, TokenHash,
+    Append, Appended, BlobLocation, LogPage, Need, NewInvite, NewSession, NewToken, Principal, PushLog, Store,
+    StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -186,11 +188,36 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn create_token(&self, token: NewToken) -> Result<TokenSummary, StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| tokens::create(batch, &token))
+            .await
+    }
+
+    async fn token(&self, hash: TokenHash) -> Result<Option<TokenHolder>, StoreError> {
+        self.readers
+            .run(move |connection| tokens::find(connection, &hash))
+            .await
+    }
+
+    async fn tokens(&self, agent: AgentId) -> Result<Vec<TokenSummary>, StoreError> {
+        self.readers
+            .run(move |connection| tokens::list(connection, &agent))
+            .await
+    }
+
+    async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError> {
+        let name = name.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| tokens::revoke(batch, &by, &name, now))
+            .await
+    }
+
     async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError> {
         let room = room.clone();
         self.readers
             .run(move |connection| {
-                let (room, _) = rooms::of_member(connection, &room, &agent)?;
+                let (room, _) = rooms::for_caller(connection, &room, &agent, Need::Head)?;
                 Ok(room.answer(room.end.head()))
             })
             .await

@@ -13,8 +13,8 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, refs};
-use crate::store::{Append, Appended, NewBlob, StoreError};
+use super::{agents, blobs, column, refs, tokens};
+use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
 /// Bytes a message takes besides its parts and blob, about: envelope, hashes and index entries.
 const OVERHEAD_BYTES: usize = 1 << 10; // 1 KiB
@@ -54,14 +54,15 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         return Ok(Plan::Repetition(earlier.answer(append, agent)?));
     }
     let (room, membership) = rooms::find(connection, &append.room, Some(agent))?.ok_or(StoreError::NotFound)?;
+    let may_post = membership.is_some() || tokens::may(connection, room.row, agent, Need::Post)?;
     if let Some(earlier) = repetition::by_id(connection, append, room.row)? {
         // Who is not in the room does not learn from a conflict that others are.
-        if earlier.agent != agent && membership.is_none() {
+        if earlier.agent != agent && !may_post {
             return Err(StoreError::NotFound.into());
         }
         return Ok(Plan::Repetition(earlier.answer(append, agent)?));
     }
-    if membership.is_none() {
+    if !may_post {
         return Err(StoreError::NotFound.into());
     }
     let brought = append.blob.as_ref().map(|blob| (blob.id(), blob.size()));
@@ -102,7 +103,7 @@ pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Fa
         seq,
         id: append.id,
         room: &room.name,
-        agent: append.by.agent,
+        agent: append.signed_by.unwrap_or(append.by.agent),
         name: &append.by.name,
         role: append.by.role.as_ref(),
         mentions: &append.mentions,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failure::Failure;
 use super::{column, rooms};
-use crate::store::{BlobLocation, NewBlob, StoreError};
+use crate::store::{BlobLocation, Need, NewBlob, StoreError};
 
 /// Stores the blob unless it is there, and links it to the room unless it is.
 pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(super) fn locate(
     agent: &AgentId,
     id: &BundleId,
 ) -> Result<BlobLocation, Failure> {
-    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let (room, _) = rooms::for_caller(connection, room, agent, Need::Read)?;
     let mut select = connection.prepare_cached(
         "SELECT b.size, b.bytes FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2",
     )?;

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use super::failure::Failure;
 use super::{column, rooms, seq_of};
-use crate::store::{LogPage, PushLog};
+use crate::store::{LogPage, Need, PushLog};
 
 /// Messages after `after`, or after the agent's cursor. A page ends when it has `limit` messages or passes `max_bytes`.
 pub(super) fn read(
@@ -16,8 +16,8 @@ pub(super) fn read(
     limit: u32,
     max_bytes: usize,
 ) -> Result<LogPage, Failure> {
-    let (room, membership) = rooms::of_member(connection, room, agent)?;
-    let mut cursor = after.unwrap_or(membership.cursor);
+    let (room, acknowledged) = rooms::for_caller(connection, room, agent, Need::Read)?;
+    let mut cursor = after.unwrap_or(acknowledged);
     let mut messages = Vec::new();
     let mut bytes = 0;
     let mut select = connection
@@ -46,7 +46,7 @@ pub(super) fn pushes(
     agent: &AgentId,
     since: Seq,
 ) -> Result<PushLog, Failure> {
-    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let (room, _) = rooms::for_caller(connection, room, agent, Need::Refs)?;
     let mut messages = Vec::new();
     if since < room.end.push_seq {
         let mut select = connection

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::failure::Failure;
 use super::rooms::RoomRow;
 use super::{column, parsed, rooms, seq_of};
-use crate::store::StoreError;
+use crate::store::{Need, StoreError};
 
 /// Ref changes that have been found allowed.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ fn current(connection: &Connection, room: i64, name: &str) -> Result<Option<Oid>
 
 /// All refs of a room.
 pub(super) fn list(connection: &Connection, room: &RoomName, agent: &AgentId) -> Result<(RefList, Head), Failure> {
-    let (room, _) = rooms::of_member(connection, room, agent)?;
+    let (room, _) = rooms::for_caller(connection, room, agent, Need::Refs)?;
     let mut select = connection.prepare_cached("SELECT name, oid, seq FROM refs WHERE room = ?1 ORDER BY name")?;
     let mut rows = select.query([room.row])?;
     let mut refs = Vec::new();

@@ -6,8 +6,8 @@ use rusqlite::{Connection, Row};
 
 use super::batch::{Batch, RoomHead};
 use super::failure::Failure;
-use super::{agents, members, optional, parsed, seq_of};
-use crate::store::StoreError;
+use super::{agents, members, optional, parsed, seq_of, tokens};
+use crate::store::{Need, StoreError};
 
 /// A room, as its row has it. Within a batch its end may be older than [`Batch::head`].
 #[derive(Debug, Clone)]
@@ -76,6 +76,22 @@ pub(super) fn of_member(
     let agent = agents::find(connection, agent)?;
     match find(connection, room, agent)? {
         Some((room, Some(membership))) => Ok((room, membership)),
+        _ => Err(StoreError::NotFound.into()),
+    }
+}
+
+/// The room of this name for one of its members, or for a token that may do this there; for anybody else it does not
+/// exist. A token has acknowledged nothing.
+pub(super) fn for_caller(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    need: Need,
+) -> Result<(RoomRow, Seq), Failure> {
+    let agent = agents::find(connection, agent)?.ok_or(StoreError::NotFound)?;
+    match find(connection, room, Some(agent))? {
+        Some((room, Some(membership))) => Ok((room, membership.cursor)),
+        Some((room, None)) if tokens::may(connection, room.row, agent, need)? => Ok((room, Seq::ZERO)),
         _ => Err(StoreError::NotFound.into()),
     }
 }

@@ -11,7 +11,7 @@ use super::OpenError;
 const APPLICATION_ID: i64 = 0x5072_6c72;
 /// What leads from each format to the next. Format N is what the first N of them make of an empty database: an entry
 /// is never changed once it has been released, only followed by another.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// The newest format this program knows.
 const NEWEST: i64 = MIGRATIONS.len() as i64;

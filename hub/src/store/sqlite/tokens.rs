@@ -1,0 +1,235 @@
+//! Tokens, by the hash of their secret, and what each may do where. A token is in no room: it may do in one what its
+//! grant says for as long as its maker is a member there.
+
+use parler_protocol::api::{TokenGrant, TokenSummary};
+use parler_protocol::{AgentId, TokenName, TokenScope};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+
+use super::batch::Batch;
+use super::failure::Failure;
+use super::{agent_id, agents, parsed, rooms};
+use crate::store::{Need, NewToken, StoreError, TokenHash, TokenHolder};
+
+const COLUMNS: &str = "SELECT t.agent, a.id, t.name, maker.name, t.created_at, t.expires_at, t.revoked_at, a.last_seen
+     FROM tokens t JOIN agents a ON a.agent = t.agent JOIN agents maker ON maker.agent = t.created_by";
+
+/// A token of that name as its row has it.
+struct Existing {
+    agent: i64,
+    created_by: i64,
+    ended: bool,
+}
+
+/// Makes a token, or makes one of the maker's that has ended anew.
+pub(super) fn create(batch: &mut Batch<'_>, token: &NewToken) -> Result<TokenSummary, Failure> {
+    let connection = batch.connection;
+    let maker = agents::find(connection, &token.by)?.ok_or(StoreError::NotAdmitted)?;
+    let mut granted = Vec::new();
+    for room in &token.rooms {
+        granted.push(rooms::of_member(connection, room, &token.by)?.0.row);
+    }
+    granted.sort_unstable();
+    granted.dedup();
+    let agent = match named(connection, &token.name, token.now)? {
+        // A name stays its first maker's: nobody else's messages come to be from `ci/NAME`.
+        Some(existing) if existing.created_by != maker || !existing.ended => {
+            return Err(StoreError::TokenExists(token.name.clone()).into());
+        }
+        Some(existing) => {
+            connection
+                .prepare_cached(
+                    "UPDATE tokens SET name = ?2, hash = ?3, created_at = ?4, expires_at = ?5, revoked_at = NULL
+                     WHERE agent = ?1",
+                )?
+                .execute((
+                    existing.agent,
+                    token.name.as_str(),
+                    token.hash,
+                    token.now,
+                    token.expires_at,
+                ))?;
+            connection
+                .prepare_cached("DELETE FROM token_rooms WHERE agent = ?1")?
+                .execute([existing.agent])?;
+            existing.agent
+        }
+        None => insert(connection, token, maker)?,
+    };
+    let can = |scope| token.can.contains(&scope);
+    for room in granted {
+        connection
+            .prepare_cached(
+                "INSERT INTO token_rooms (agent, room, can_post, can_read, can_claim) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute((
+                agent,
+                room,
+                can(TokenScope::Post),
+                can(TokenScope::Read),
+                can(TokenScope::Claim),
+            ))?;
+    }
+    let made = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
+    Ok(summary(connection, made, None)?.summary)
+}
+
+fn insert(connection: &Connection, token: &NewToken, maker: i64) -> Result<i64, Failure> {
+    let agent: i64 = connection
+        .prepare_cached("INSERT INTO agents (id, name, admitted_at, last_seen) VALUES (?1, ?2, ?3, 0) RETURNING agent")?
+        .query_row(
+            (token.account.as_bytes(), token.name.sender().as_str(), token.now),
+            |row| row.get(0),
+        )?;
+    connection
+        .prepare_cached(
+            "INSERT INTO tokens (agent, key, name, hash, created_by, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute((
+            agent,
+            token.name.key(),
+            token.name.as_str(),
+            token.hash,
+            maker,
+            token.now,
+            token.expires_at,
+        ))?;
+    Ok(agent)
+}
+
+fn named(connection: &Connection, name: &TokenName, now: i64) -> Result<Option<Existing>, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT t.agent, t.created_by, t.revoked_at IS NOT NULL OR t.expires_at <= ?2
+             OR NOT EXISTS (SELECT 1 FROM token_rooms g WHERE g.agent = t.agent)
+         FROM tokens t WHERE t.key = ?1",
+    )?;
+    let existing = |row: &Row<'_>| {
+        Ok(Existing {
+            agent: row.get(0)?,
+            created_by: row.get(1)?,
+            ended: row.get(2)?,
+        })
+    };
+    Ok(select.query_row((name.key(), now), existing).optional()?)
+}
+
+/// Whose token this is. One that has ended is found, too: its holder is told so.
+pub(super) fn find(connection: &Connection, hash: &TokenHash) -> Result<Option<TokenHolder>, Failure> {
+    match one(connection, "t.hash = ?1", [hash])? {
+        Some(found) => summary(connection, found, None).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The tokens that the agent made, and those for rooms it owns, by name. Rooms it is not in are not told.
+pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<TokenSummary>, Failure> {
+    let Some(agent) = agents::find(connection, agent)? else {
+        return Ok(Vec::new());
+    };
+    let mut select = connection.prepare_cached(&format!(
+        "{COLUMNS} WHERE t.created_by = ?1 OR EXISTS ({OWNED}) ORDER BY t.key"
+    ))?;
+    let mut rows = select.query([agent])?;
+    let mut tokens = Vec::new();
+    while let Some(row) = rows.next()? {
+        tokens.push(token(row)?);
+    }
+    tokens
+        .into_iter()
+        .map(|found| Ok(summary(connection, found, Some(agent))?.summary))
+        .collect()
+}
+
+/// A room of the token that agent ?1 owns.
+const OWNED: &str = "SELECT 1 FROM token_rooms g JOIN members m ON m.room = g.room
+     WHERE g.agent = t.agent AND m.agent = ?1 AND m.is_owner = 1";
+
+/// Ends a token, for its maker and for the owners of its rooms. Ending it twice is ending it once.
+pub(super) fn revoke(batch: &mut Batch<'_>, by: &AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, Failure> {
+    let connection = batch.connection;
+    let by = agents::find(connection, by)?.ok_or(StoreError::NotFound)?;
+    let agent: Option<i64> = connection
+        .prepare_cached(&format!(
+            "SELECT t.agent FROM tokens t WHERE t.key = ?2 AND (t.created_by = ?1 OR EXISTS ({OWNED}))"
+        ))?
+        .query_row((by, name.key()), |row| row.get(0))
+        .optional()?;
+    let agent = agent.ok_or(StoreError::NotFound)?;
+    connection
+        .prepare_cached("UPDATE tokens SET revoked_at = ?2 WHERE agent = ?1 AND revoked_at IS NULL")?
+        .execute((agent, now))?;
+    let found = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
+    Ok(summary(connection, found, Some(by))?.summary)
+}
+
+/// Whether the agent whose row this is is a token that may do this in the room. When it ends is known to whoever let its
+/// request in.
+pub(super) fn may(connection: &Connection, room: i64, agent: i64, need: Need) -> Result<bool, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT g.can_post, g.can_read, g.can_claim
+         FROM token_rooms g JOIN tokens t ON t.agent = g.agent
+             JOIN members m ON m.room = g.room AND m.agent = t.created_by
+         WHERE g.agent = ?1 AND g.room = ?2 AND t.revoked_at IS NULL",
+    )?;
+    let can = select.query_row((agent, room), |row| scopes(row, 0)).optional()?;
+    Ok(can.is_some_and(|can| need.is_met_by(&can)))
+}
+
+fn scopes(row: &Row<'_>, first: usize) -> rusqlite::Result<Vec<TokenScope>> {
+    let mut can = Vec::new();
+    for (index, scope) in TokenScope::ALL.into_iter().enumerate() {
+        if row.get(first + index)? {
+            can.push(scope);
+        }
+    }
+    Ok(can)
+}
+
+fn one<const N: usize, P: ToSql>(
+    connection: &Connection,
+    condition: &str,
+    parameters: [P; N],
+) -> Result<Option<(i64, TokenHolder)>, Failure> {
+    let mut select = connection.prepare_cached(&format!("{COLUMNS} WHERE {condition}"))?;
+    let mut rows = select.query(rusqlite::params_from_iter(parameters))?;
+    rows.next()?.map(token).transpose()
+}
+
+fn token(row: &Row<'_>) -> Result<(i64, TokenHolder), Failure> {
+    let (created_at, last_seen): (i64, i64) = (row.get(4)?, row.get(7)?);
+    let summary = TokenSummary {
+        name: parsed(row, 2)?,
+        by: parsed(row, 3)?,
+        rooms: Vec::new(),
+        created_at,
+        expires_at: row.get(5)?,
+        last_used: (last_seen >= created_at).then_some(last_seen),
+        revoked_at: row.get(6)?,
+    };
+    let account = agent_id(row, 1)?;
+    Ok((row.get(0)?, TokenHolder { account, summary }))
+}
+
+/// Adds what the token may do where: in rooms its maker is in, and `viewer`, if there is one.
+fn summary(
+    connection: &Connection,
+    (agent, mut holder): (i64, TokenHolder),
+    viewer: Option<i64>,
+) -> Result<TokenHolder, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT r.name, g.can_post, g.can_read, g.can_claim
+         FROM token_rooms g JOIN tokens t ON t.agent = g.agent JOIN rooms r ON r.room = g.room
+             JOIN members m ON m.room = g.room AND m.agent = t.created_by
+         WHERE g.agent = ?1
+             AND (?2 IS NULL OR EXISTS (SELECT 1 FROM members v WHERE v.room = g.room AND v.agent = ?2))
+         ORDER BY r.key",
+    )?;
+    let mut rows = select.query((agent, viewer))?;
+    while let Some(row) = rows.next()? {
+        holder.summary.rooms.push(TokenGrant {
+            room: parsed(row, 0)?,
+            can: scopes(row, 1)?,
+        });
+    }
+    Ok(holder)
+}
