@@ -17,6 +17,7 @@ pub(crate) struct Cli {
 
 /// Options of every verb.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Globals {
     /// Print JSON for programs instead of text for people
     #[arg(long, global = true)]
@@ -56,7 +57,7 @@ pub(crate) enum Verb {
     Rooms,
     /// List the members of a room
     Roster,
-    /// Post a text
+    /// Post a text or files
     Send(Send),
     /// Read what is new in a room, handoffs to me first
     Recv(Recv),
@@ -64,11 +65,11 @@ pub(crate) enum Verb {
     Handoff(Handoff),
     /// Bundle a branch, post it, move the room's ref
     Push(Push),
-    /// Take a bundle's bytes out of a room, without importing them
+    /// Take a bundle's or file's bytes out of a room, without importing them
     Fetch(Fetch),
     /// Import a bundle under refs/parler/; nothing is checked out or merged
     Apply(Apply),
-    /// Show a message or a bundle
+    /// Show a message, or what brought a bundle or a file
     Show(Show),
     /// Watch two agents hand a branch over, with the real programs, in a temporary place
     Demo(Demo),
@@ -112,8 +113,14 @@ pub(crate) struct Join {
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The text; - reads it from standard input
-    #[arg(value_name = "TEXT|-", allow_hyphen_values = true)]
-    pub(crate) text: String,
+    #[arg(value_name = "TEXT|-", allow_hyphen_values = true, required_unless_present = "file")]
+    pub(crate) text: Option<String>,
+    /// Post this file, each in a message of its own; - takes what standard input holds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// What the one file is called [default: the file's own name]
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) name: Option<String>,
     /// Name an agent that should see it
     #[arg(long, value_name = "NAME")]
     pub(crate) mention: Vec<String>,
@@ -181,12 +188,15 @@ pub(crate) struct Push {
 
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
-    /// 4 or more digits of a bundle's id, or the number of the message that brought it
-    #[arg(value_name = "ID")]
+    /// 4 or more digits of a bundle's or file's id, or the number of the message that brought it
+    #[arg(value_name = "ID|N")]
     pub(crate) id: String,
-    /// Where to write it; - is standard output [default: ID.bundle]
+    /// Where to write it; - is standard output [default: ID.bundle or ID.file]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(short, long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -198,8 +208,8 @@ pub(crate) struct Apply {
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The number of a message, or 4 or more digits of a bundle's id
-    #[arg(value_name = "ID|N")]
+    /// The number of a message, or 4 or more digits of a bundle's or file's id
+    #[arg(value_name = "N|ID")]
     pub(crate) what: String,
 }
 
@@ -258,7 +268,7 @@ mod tests {
     #[test]
     fn texts_may_begin_with_a_dash() {
         let cli = Cli::try_parse_from(["git-parler", "send", "--room", "a", "-"]).unwrap();
-        assert!(matches!(cli.verb, Verb::Send(Send { text, .. }) if text == "-"));
+        assert!(matches!(cli.verb, Verb::Send(Send { text: Some(text), .. }) if text == "-"));
         assert!(Cli::try_parse_from(["git-parler", "handoff", "--next", "- tidy up"]).is_ok());
     }
 

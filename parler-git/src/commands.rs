@@ -1,5 +1,6 @@
 //! The verbs of `git parler`: reading the command line, running one verb, and turning its end into an exit code.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
@@ -11,8 +12,9 @@ use crate::cli::{Cli, Verb};
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, color_choice};
+use crate::usage::{usage_error, wants_json};
 
 mod apply;
 mod connect;
@@ -33,21 +35,24 @@ mod whoami;
 pub(crate) fn run(environment: Environment) -> ExitCode {
     let cli = match Cli::try_parse_from(&environment.arguments) {
         Ok(cli) => cli,
-        Err(error) => return not_a_command(&error),
+        Err(error) => return not_a_command(&error, &environment.arguments),
     };
     let json = cli.globals.json;
     match run_verb(environment, cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            if json && error.kind != ErrorKind::OutputClosed && !error.is_told() {
-                let mut output = Output::new(true, ColorChoice::Never);
-                // When stdout is gone the line on stderr is what is left.
-                let told = output.json(&json!({ "error": error.to_json() }));
-                let _ = told.and_then(|()| output.deliver());
-            }
-            crate::fail(&error)
-        }
+        Err(error) => fail(&error, json),
     }
+}
+
+/// Says why a verb failed, to programs as well where they asked, and gives its exit code.
+fn fail(error: &Error, json: bool) -> ExitCode {
+    if json && error.kind != ErrorKind::OutputClosed && !error.is_told() {
+        let mut output = Output::new(true, ColorChoice::Never);
+        // When stdout is gone the line on stderr is what is left.
+        let told = output.json(&json!({ "error": error.to_json() }));
+        let _ = told.and_then(|()| output.deliver());
+    }
+    crate::fail(error)
 }
 
 fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
@@ -62,7 +67,8 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);
-    run_here(&context, cli.verb, &mut output).map_err(|error| context.naming_the_agent(error))
+    run_here(&context, cli.verb, &mut output)
+        .map_err(|error| context.naming_the_agent(error).with_room_option(&context.room_option()))
 }
 
 /// Runs a verb that starts from its surroundings.
@@ -86,12 +92,19 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
     output.deliver()
 }
 
-/// Help and version are results; anything else is a usage error.
-fn not_a_command(error: &clap::Error) -> ExitCode {
-    // When it cannot be shown nothing else can be either.
-    let _ = error.print();
+/// Help and version are results; without a verb the help is what is missing; anything else is a usage error.
+fn not_a_command(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let json = wants_json(arguments);
     match error.kind() {
-        ClapKind::DisplayHelp | ClapKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(ErrorKind::Usage.exit_code()),
+        ClapKind::DisplayHelp | ClapKind::DisplayVersion => {
+            // When it cannot be shown nothing else can be either.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ClapKind::DisplayHelpOnMissingArgumentOrSubcommand if !json => {
+            let _ = error.print();
+            ExitCode::from(ErrorKind::Usage.exit_code())
+        }
+        _ => fail(&usage_error(error, arguments), json),
     }
 }

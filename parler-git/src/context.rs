@@ -267,6 +267,16 @@ impl Context {
         parse_room(name, from).map(Some)
     }
 
+    /// What a command that is named as the next one has to say of the room: ` --room ROOM` where this one was told it
+    /// by option, else nothing.
+    pub(crate) fn room_option(&self) -> String {
+        self.globals
+            .room
+            .as_ref()
+            .map(|room| format!(" --room {room}"))
+            .unwrap_or_default()
+    }
+
     /// The room that a command needs.
     pub(crate) fn room(&self) -> Result<RoomName> {
         self.room_if_any()?.ok_or_else(|| {

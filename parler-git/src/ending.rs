@@ -1,15 +1,38 @@
-//! Being told to end by a signal: what waits in a repository to be proven is removed, then the process ends as it would
+//! Being told to end by a signal: what waits in a repository to be proven, and what is half written, is removed, then the process ends as it would
 //! have without us. Not for programs that handle signals themselves.
 
-use std::fs;
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, io, thread};
 
 use git_remote_parler::quarantine;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use tempfile::NamedTempFile;
 
-/// From now on these signals leave nothing in a repository. Where that cannot be arranged, the next fetch tidies up.
+/// Files that are being written, under names that nobody knows.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a file that is removed when a signal ends the process before it is [`finished`].
+pub(crate) fn make_unfinished(make: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<NamedTempFile> {
+    // Made under the lock: a signal finds it neither half known nor unknown.
+    let mut unfinished = unfinished();
+    let file = make()?;
+    unfinished.push(file.path().to_owned());
+    Ok(file)
+}
+
+/// The file is in its place, or gone.
+pub(crate) fn finished(path: &Path) {
+    unfinished().retain(|other| other != path);
+}
+
+/// From now on these signals leave nothing unfinished. Where that cannot be arranged, the next fetch tidies up.
 pub(crate) fn tidy_up_on_signals() {
     let ignored = ignored_signals();
     let heard = [SIGHUP, SIGINT, SIGTERM]
@@ -18,6 +41,11 @@ pub(crate) fn tidy_up_on_signals() {
     let Ok(mut signals) = Signals::new(heard) else { return };
     thread::spawn(move || {
         for signal in signals.forever() {
+            let unfinished = unfinished();
+            for file in unfinished.iter() {
+                // One that cannot be removed is no reason to stay.
+                let _ = fs::remove_file(file);
+            }
             quarantine::remove_all_and(|| {
                 // Fails only for what is no signal.
                 let _ = emulate_default_handler(signal);

@@ -81,7 +81,8 @@ pub(crate) struct Error {
     what: String,
     next: Option<String>,
     told: bool,
-    stranger: bool,
+    /// What the hub called it, where it was the hub that said no.
+    code: Option<ErrorCode>,
 }
 
 /// The result of everything a command does.
@@ -94,13 +95,22 @@ impl Error {
             what: what.to_string(),
             next: None,
             told: false,
-            stranger: false,
+            code: None,
         }
     }
 
     /// Adds the command that helps.
     pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
+        self
+    }
+
+    /// Says the room in the command that lists messages, with the option that a command line says it with.
+    pub(crate) fn with_room_option(mut self, option: &str) -> Self {
+        const LISTING: &str = "git parler recv --all";
+        self.next = self
+            .next
+            .map(|next| next.replace(LISTING, &format!("{LISTING}{option}")));
         self
     }
 
@@ -115,9 +125,20 @@ impl Error {
         self.told
     }
 
+    /// Says first what it is about.
+    pub(crate) fn about(mut self, subject: impl fmt::Display) -> Self {
+        self.what = format!("{subject}: {}", self.what);
+        self
+    }
+
+    /// What the hub called it, where it was the hub that said no.
+    pub(crate) const fn code(&self) -> Option<ErrorCode> {
+        self.code
+    }
+
     /// Whether the hub does not know the key that spoke to it.
-    pub(crate) const fn is_stranger(&self) -> bool {
-        self.stranger
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.code == Some(ErrorCode::NotAdmitted)
     }
 
     /// The error for programs.
@@ -224,18 +245,17 @@ fn kind_of(problem: &Problem) -> ErrorKind {
 
 impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
-        let error = Self::new(kind_of(&problem), &problem.detail);
+        let error = Self {
+            code: Some(problem.code),
+            ..Self::new(kind_of(&problem), &problem.detail)
+        };
         match problem.code {
             ErrorCode::InvalidInvite => Self {
                 what: "no invite of this code is open".to_owned(),
                 ..error
             }
             .then("ask for a new one: git parler invite --group ROOM"),
-            ErrorCode::NotAdmitted => Self {
-                stranger: true,
-                ..error
-            }
-            .then("git parler join CODE"),
+            ErrorCode::NotAdmitted => error.then("git parler join CODE"),
             _ => error,
         }
     }

@@ -22,12 +22,15 @@ mod input;
 mod local_hub;
 mod log_entry;
 mod naming;
+mod new_file;
+mod outgoing;
 mod output;
 mod posting;
 mod pushing;
 mod room_log;
 mod sessions;
 mod text;
+mod usage;
 mod view;
 mod visible_json;
 

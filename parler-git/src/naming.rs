@@ -3,12 +3,13 @@
 use git_remote_parler::room::{Room, RoomError};
 use git_remote_parler::room_state::RoomBundle;
 use parler_client::Client;
-use parler_protocol::{BundleId, BundleIdPrefix, Part, Seq};
+use parler_protocol::limits::MAX_PAGE_MESSAGES;
+use parler_protocol::{BundleId, BundleIdPrefix, FilePart, Part, RoomName, Seq};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
-use crate::room_log::read_message;
+use crate::room_log::{read_message, read_page};
 
 /// Most ids that an ambiguous one is told apart by.
 const MAX_SHOWN_IDS: usize = 5;
@@ -60,6 +61,20 @@ pub(crate) struct FoundBundle {
     pub(crate) bundle: RoomBundle,
 }
 
+/// A file that was found by its name, and the message that brought it.
+pub(crate) struct FoundFile {
+    /// The room as its maker spelled it.
+    pub(crate) room: RoomName,
+    pub(crate) seq: Seq,
+    pub(crate) part: FilePart,
+}
+
+/// What a name means: bytes that somebody posted.
+pub(crate) enum Found {
+    Bundle(Box<FoundBundle>),
+    File(FoundFile),
+}
+
 impl From<RoomError> for Error {
     fn from(error: RoomError) -> Self {
         match error {
@@ -105,6 +120,85 @@ pub(crate) fn find_bundle(context: &Context, client: &Client, reference: &Refere
     }
 }
 
+/// The bundle or file of this name, a bundle first. A file that is not named by its message's number is looked for in
+/// the whole log: rooms have no list of files.
+pub(crate) fn find_blob(context: &Context, client: &Client, reference: &Reference) -> Result<Found> {
+    let not_found = match find_bundle(context, client, reference) {
+        Ok(bundle) => return Ok(Found::Bundle(Box::new(bundle))),
+        Err(error) if error.kind == ErrorKind::NotFound => error,
+        Err(error) => return Err(error),
+    };
+    let rooms = match context.room_if_any()? {
+        Some(room) => vec![room],
+        None => client.rooms()?.rooms.into_iter().map(|room| room.room).collect(),
+    };
+    let mut found: Vec<FoundFile> = Vec::new();
+    for room in &rooms {
+        let files = match (&reference.number, &reference.prefix) {
+            // Without a room a number says nothing.
+            (Some(number), _) if context.room_if_any()?.is_some() => files_of_message(client, room, *number),
+            (_, Some(prefix)) => files_of_log(client, room, prefix),
+            _ => Ok(Vec::new()),
+        };
+        match files {
+            Ok(files) => found.extend(files),
+            // No such room, which the search for a bundle has found out as well.
+            Err(error) if error.kind == ErrorKind::NotFound => return Err(not_found),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut ids: Vec<BundleId> = found.iter().map(|file| file.part.blob).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    match (ids.as_slice(), &reference.prefix) {
+        ([], _) => Err(not_found),
+        ([_], _) => Ok(Found::File(found.swap_remove(0))),
+        (_, Some(prefix)) if reference.number.is_none() => Err(ambiguous(prefix, &ids)),
+        _ => {
+            let ids: Vec<_> = ids.iter().map(BundleId::short).collect();
+            let what = format!("message {} brought several files: {}", reference.text, ids.join(", "));
+            Err(Error::usage(what).then("name one by its id"))
+        }
+    }
+}
+
+/// The files that a message brought.
+fn files_of_message(client: &Client, room: &RoomName, number: Seq) -> Result<Vec<FoundFile>> {
+    let entry = read_message(client, &client.hub_id()?, room, number)?;
+    Ok(entry.iter().flat_map(|entry| files_of(entry, room)).collect())
+}
+
+/// The files of a room whose ids begin so.
+fn files_of_log(client: &Client, room: &RoomName, prefix: &BundleIdPrefix) -> Result<Vec<FoundFile>> {
+    let hub = client.hub_id()?;
+    let mut found = Vec::new();
+    let mut at = Seq::ZERO;
+    loop {
+        let page = read_page(client, &hub, room, Some(at), MAX_PAGE_MESSAGES)?;
+        let files = page.entries.iter().flat_map(|entry| files_of(entry, &page.room));
+        found.extend(files.filter(|file| prefix.matches(&file.part.blob)));
+        match page.entries.last() {
+            Some(last) if last.seq < page.head.seq => at = last.seq,
+            _ => return Ok(found),
+        }
+    }
+}
+
+fn files_of(entry: &LogEntry, room: &RoomName) -> Vec<FoundFile> {
+    let Some((message, _)) = entry.message() else {
+        return Vec::new();
+    };
+    let file = |part: &Part| match part {
+        Part::File(part) => Some(FoundFile {
+            room: room.clone(),
+            seq: message.seq,
+            part: part.clone(),
+        }),
+        _ => None,
+    };
+    message.parts.iter().filter_map(file).collect()
+}
+
 /// The bundle that a message brought, or that its handoff is about.
 fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option<RoomBundle>> {
     if let Some(bundle) = room.state.bundles().iter().find(|bundle| bundle.seq == number) {
@@ -121,6 +215,11 @@ fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option
     });
     match ids.find_map(|id| room.state.bundle(&id)) {
         Some(bundle) => Ok(Some(bundle.clone())),
+        None if message.parts.iter().any(|part| matches!(part, Part::File(_))) => Err(Error::new(
+            ErrorKind::NotFound,
+            format_args!("message {number} brought a file, not a bundle"),
+        )
+        .then(format!("git parler fetch {number} --room {}", room.state.room()))),
         None => Err(
             Error::new(ErrorKind::NotFound, format_args!("message {number} brought no bundle"))
                 .then("git parler recv --all"),

@@ -47,7 +47,8 @@ impl Output {
         self.json
     }
 
-    /// Fails where stdout was closed by whoever started this program: then all that is written would count as read.
+    /// Fails where stdout was closed by whoever started this program: then all that is written would count as read. For
+    /// verbs whose result is what they are for.
     ///
     /// Rust's runtime, and git before it, put `/dev/null` in the place of a closed stream, open for reading as well; a
     /// shell's `>/dev/null` is open for writing only, and meant.
@@ -61,7 +62,10 @@ impl Output {
         };
         // Who cannot be asked is heard: a failing write tells more.
         if closed().unwrap_or(false) {
-            return Err(Error::fatal("standard output is closed: nothing was read").then("open it, or use >/dev/null"));
+            return Err(
+                Error::fatal("standard output is closed, so nobody would see the result")
+                    .then("open it, or use >/dev/null"),
+            );
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Signing a message for a room and appending it, for the commands that post without a push.
 
 use git_remote_parler::signing::sign_for_room;
-use parler_client::Client;
+use parler_client::{BlobSource, Client};
 use parler_protocol::api::Posted;
 use parler_protocol::{Draft, Head, Part, RoomName};
 
@@ -26,13 +26,19 @@ impl Place {
     }
 }
 
-/// Signs these parts as the client's agent and appends them.
-pub(crate) fn post(client: &Client, place: &Place, parts: Vec<Part>, mentions: Vec<String>) -> Result<Posted> {
+/// Signs these parts as the client's agent and appends them, with the bytes of the blob that one of them brings.
+pub(crate) fn post(
+    client: &Client,
+    place: &Place,
+    parts: Vec<Part>,
+    mentions: Vec<String>,
+    blob: Option<&dyn BlobSource>,
+) -> Result<Posted> {
     let mut draft = Draft::new(parts);
     draft.mentions = mentions;
     let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, &draft);
     client
-        .post(&place.room, &signed, None, None)
+        .post(&place.room, &signed, None, blob)
         .map_err(|error| in_room(&place.room, error))
 }
 

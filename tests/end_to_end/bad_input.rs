@@ -437,7 +437,19 @@ fn values_of_the_wrong_form_are_usage_errors() {
         &["invite", "--group", "try", "--ttl", "soon"],
         &["--ttl", "soon"],
     );
-    user.parler("frobnicate").code(2);
+    refused(&user, &["frobnicate"], &["'frobnicate'", "git parler -h"]);
+    refused(
+        &user,
+        &["handoff", "--room", "try"],
+        &["--next", "git parler handoff -h"],
+    );
+    refused(&user, &["send", "--room", "try"], &["TEXT", "git parler send -h"]);
+    let told = user.parler("recv --colour --json").code(2);
+    told.one_error_line();
+    assert_eq!(told.json()["error"]["kind"], "usage");
+    assert_eq!(told.json()["error"]["next"], "git parler recv -h");
+    // Without a verb the help is what was missing.
+    user.parler("").code(2).warns("Usage: git parler");
     assert_eq!(room_refs(&user, "try").len(), 2);
 }
 

@@ -37,10 +37,13 @@ fn a_file_is_made_and_nothing_else() {
     assert_eq!(names(&place), std::slice::from_ref(&file));
     work.git(["bundle", "verify", place.join(&file).to_str().unwrap()])
         .success();
-    // Again: the file is replaced as a whole.
+    // Again: on request the file is replaced, as a whole.
     fs::write(place.join(&file), "old").unwrap();
     let printed = user.parler(format!("fetch {id} -o -")).success();
-    user.parler(format!("fetch {id}")).success();
+    let refused = user.parler(format!("fetch {id}")).code(6);
+    assert!(refused.one_error_line().contains("--force"), "{refused:?}");
+    assert_eq!(fs::read(place.join(&file)).unwrap(), b"old");
+    user.parler(format!("fetch {id} --force")).success();
     assert_eq!(fs::read(place.join(&file)).unwrap(), printed.out_bytes());
     assert_eq!(names(&place), [file]);
     assert!(names(&world.temporary()).is_empty());

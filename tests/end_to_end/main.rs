@@ -8,6 +8,7 @@ mod bad_input;
 mod bundle_files;
 mod counts;
 mod demo;
+mod files;
 mod forgotten_modules;
 mod hub_server;
 mod identity;

@@ -25,6 +25,12 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
         Err(error) => return Err(error.into()),
     };
     choice.keep(context)?;
+    if context.globals.agent.is_some() && context.repository_if_any().is_none() {
+        output.remark(
+            "outside of a repository --as names the agent of every work tree (git config --global parler.agent); \
+             run it in a work tree to name that one's alone",
+        );
+    }
 
     let identity = client.identity();
     let who = text::name_and_role(identity.name.as_str(), identity.role.as_ref().map(AgentName::as_str));

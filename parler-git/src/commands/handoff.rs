@@ -119,7 +119,7 @@ fn hand_over(
 ) -> Result<()> {
     let place = Place::ask(client, room)?;
     let part = Part::from(instruction.part(bundle));
-    let posted = post(client, &place, vec![part], mentions(instruction.to.as_deref()))?;
+    let posted = post(client, &place, vec![part], mentions(instruction.to.as_deref()), None)?;
     output.either(
         &format!(
             "handed over to {} as message {} of '{}'",

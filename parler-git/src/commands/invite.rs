@@ -12,6 +12,8 @@ use crate::room_log::in_room;
 use crate::text;
 
 pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Result<()> {
+    // A code that nobody sees would let nobody in.
+    output.require_open()?;
     let room = match &args.group {
         Some(group) => parse_room(group, "--group")?,
         None => context.room()?,

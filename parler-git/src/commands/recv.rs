@@ -1,14 +1,12 @@
 //! `git parler recv`: what is new in a room, led by the handoffs to this agent. Acknowledges what reached the reader,
 //! and nothing else.
 
-use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
-use parler_protocol::{HubId, Part, RoomName, Seq};
+use parler_protocol::{HubId, RoomName, Seq};
 use serde_json::json;
 
-use crate::banner::Banner;
-use crate::bundles::BundleView;
+use crate::banner::{Banner, banners};
 use crate::cli::Recv;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -140,7 +138,7 @@ impl<'a> Reading<'a> {
             }));
         }
         for banner in &banners {
-            output.text(&banner.render())?;
+            output.text(&banner.render(Extent::Beginning))?;
             output.text("\n")?;
         }
         for entry in shown {
@@ -152,35 +150,7 @@ impl<'a> Reading<'a> {
     /// The unread handoffs to this agent, newest first.
     fn banners<'e>(&self, context: &Context, stroke: &'e [LogEntry]) -> Result<Vec<Banner<'e>>> {
         let unread = stroke.iter().rev().filter(|entry| entry.seq > self.cursor);
-        let handoffs: Vec<_> = unread
-            .filter_map(|entry| entry.handoff_to(self.client.identity()))
-            .collect();
-        // The refs and bundles of the room are asked for only where a handoff needs them.
-        let needed = handoffs.iter().any(|(_, handoff)| handoff.bundle.is_some());
-        let room = match needed {
-            true => Some(Room::read(self.client, &self.room, &context.room_cache())?),
-            false => None,
-        };
-        let banner = |(message, handoff): (&'e parler_protocol::Message, &'e parler_protocol::HandoffPart)| {
-            let own = message.parts.iter().find_map(|part| match part {
-                Part::Bundle(bundle) if Some(bundle.blob) == handoff.bundle => Some(bundle),
-                _ => None,
-            });
-            let state = room.as_ref().map(|room| &room.state);
-            let held = || Some(&state?.bundle(handoff.bundle.as_ref()?)?.part);
-            let part = own.or_else(held);
-            Banner {
-                message,
-                handoff,
-                bundle: part.map(|part| BundleView::of(part, context.repository_if_any())),
-                apply: part.map(|part| {
-                    state
-                        .and_then(|state| state.short(&part.blob))
-                        .unwrap_or_else(|| part.blob.to_string())
-                }),
-            }
-        };
-        Ok(handoffs.into_iter().map(banner).collect())
+        banners(context, self.client, &self.room, unread)
     }
 
     /// Moves the cursor behind what was shown, unless that would pass over something that was not.

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::text;
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    output.require_open()?;
     let rooms = context.client()?.rooms()?;
     if output.is_json() {
         return output.json(&rooms);

@@ -12,6 +12,7 @@ use crate::text;
 const KEY_CHARS: usize = 9;
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    output.require_open()?;
     let room = context.room()?;
     let members = context
         .client()?

@@ -1,29 +1,110 @@
-//! `git parler send`: posts a text.
+//! `git parler send`: posts a text, or files. A message brings one blob at most, so each file has a message of its own;
+//! a text stands with the first.
 
-use parler_protocol::{Part, TextPart};
-use serde_json::json;
+use std::path::Path;
+
+use parler_protocol::api::Posted;
+use parler_protocol::{ErrorCode, FilePart, Part, TextPart};
+use serde_json::{Value, json};
 
 use crate::cli::Send;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input::text_of;
+use crate::outgoing::{Outgoing, changed};
 use crate::output::Output;
 use crate::posting::{Place, mentions, post};
+use crate::text;
 
 pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result<()> {
     let room = context.room()?;
-    let text = text_of("the text", &args.text)?;
+    let from_input = args.file.iter().filter(|file| **file == Path::new("-")).count();
+    if from_input + usize::from(args.text.as_deref() == Some("-")) > 1 {
+        return Err(Error::usage("standard input can be read once").then("git parler send -h"));
+    }
+    if args.name.is_some() && args.file.len() > 1 {
+        return Err(Error::usage("--name is for one file, and there are several").then("git parler send -h"));
+    }
+    let text = args.text.as_deref().map(|text| text_of("the text", text)).transpose()?;
+    // All are looked at before the first is sent.
+    let open = |file| Outgoing::open(&context.environment, file, args.name.as_deref());
+    let files: Vec<_> = args.file.iter().map(|file| open(file)).collect::<Result<_>>()?;
     let client = context.client()?;
-    let place = Place::ask(&client, &room)?;
-    let parts = vec![Part::from(TextPart { text })];
-    let posted = post(
-        &client,
-        &place,
-        parts,
+    let mut place = Place::ask(&client, &room)?;
+
+    let mut first = Some((
+        text.map(|text| Part::from(TextPart { text })),
         mentions(args.mention.iter().map(String::as_str)),
-    )?;
-    output.either(
-        &format!("sent as message {} of '{}'", posted.seq, posted.room),
-        &json!({ "room": posted.room, "seq": posted.seq, "id": posted.id }),
+    ));
+    let mut sent: Vec<(Posted, &Outgoing)> = Vec::new();
+    if files.is_empty() {
+        let (text, mentions) = first.take().unwrap_or_default();
+        let posted = post(&client, &place, text.into_iter().collect(), mentions, None)?;
+        return output.either(
+            &format!("sent as message {} of '{}'", posted.seq, posted.room),
+            &json!({ "room": posted.room, "seq": posted.seq, "id": posted.id }),
+        );
+    }
+    for file in &files {
+        let (text, mentions) = first.take().unwrap_or_default();
+        let parts = text.into_iter().chain([file.part().into()]).collect();
+        match post(&client, &place, parts, mentions, Some(file)) {
+            Ok(posted) => {
+                place.head = posted.head;
+                if !output.is_json() {
+                    output.line(&line(&posted, &file.part()))?;
+                }
+                sent.push((posted, file));
+            }
+            Err(error) => {
+                let error = explained(error, file);
+                if !output.is_json() || sent.is_empty() {
+                    return Err(error);
+                }
+                output.json(&told(&sent, Some(&error)))?;
+                return Err(error.told());
+            }
+        }
+    }
+    match output.is_json() {
+        true => output.json(&told(&sent, None)),
+        false => Ok(()),
+    }
+}
+
+fn line(posted: &Posted, part: &FilePart) -> String {
+    format!(
+        "sent {} · {} · {} as message {} of '{}'",
+        text::name(&part.name),
+        text::size(part.size),
+        part.blob.short(),
+        posted.seq,
+        posted.room
     )
+}
+
+/// What was sent, for programs: the first message, and each file with its own.
+fn told(sent: &[(Posted, &Outgoing)], error: Option<&Error>) -> Value {
+    let file = |(posted, file): &(Posted, &Outgoing)| {
+        let part = file.part();
+        json!({ "seq": posted.seq, "id": posted.id, "blob": part.blob, "name": part.name, "size": part.size })
+    };
+    let files: Vec<_> = sent.iter().map(file).collect();
+    let first = sent.first().map(|(posted, _)| posted);
+    json!({
+        "room": first.map(|posted| &posted.room),
+        "seq": first.map(|posted| posted.seq),
+        "id": first.map(|posted| posted.id),
+        "files": files,
+        "error": error.map(Error::to_json),
+    })
+}
+
+/// Names the file in what went wrong with it.
+fn explained(error: Error, file: &Outgoing) -> Error {
+    let name = text::name(&file.name);
+    if error.code() == Some(ErrorCode::BlobMismatch) {
+        return changed(name);
+    }
+    error.about(format_args!("{name} was not sent"))
 }

@@ -1,31 +1,25 @@
-//! `git parler show`: one message, or the message that brought a bundle. Acknowledges nothing.
+//! `git parler show`: one message, or the message that brought a bundle or a file. Acknowledges nothing.
 
-use parler_protocol::{RoomName, Seq};
+use parler_client::Client;
+use parler_protocol::{HubId, Part, RoomName, Seq};
+use serde_json::json;
 
+use crate::banner::banners;
 use crate::cli::Show;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::naming::{Reference, find_bundle};
+use crate::log_entry::LogEntry;
+use crate::naming::{Found, Reference, find_blob};
 use crate::output::Output;
 use crate::room_log::read_message;
 use crate::text::Extent;
-use crate::view::render;
+use crate::view::{field, render};
 
 pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result<()> {
+    output.require_open()?;
     let reference = Reference::require(&args.what)?;
     let client = context.client()?;
     let hub = client.hub_id()?;
-    let show = |room: &RoomName, seq: Seq, output: &mut Output| -> Result<bool> {
-        let Some(entry) = read_message(&client, &hub, room, seq)? else {
-            return Ok(false);
-        };
-        if output.is_json() {
-            output.json(&entry.to_json())?;
-        } else {
-            output.text(&render(&entry, context.repository_if_any(), Extent::Whole))?;
-        }
-        Ok(true)
-    };
     if let Some(number) = reference.number {
         // Digits alone need a room, unless they can be the beginning of an id.
         let room = if reference.prefix.is_some() {
@@ -34,7 +28,7 @@ pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result
             Some(context.room()?)
         };
         if let Some(room) = &room
-            && show(room, number, output)?
+            && show(context, &client, &hub, room, number, output)?
         {
             return Ok(());
         }
@@ -47,7 +41,58 @@ pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result
             .then("git parler recv --all"));
         }
     }
-    let found = find_bundle(context, &client, &reference)?;
-    show(found.room.state.room(), found.bundle.seq, output)?;
+    let (room, seq) = match find_blob(context, &client, &reference)? {
+        Found::Bundle(found) => (found.room.state.room().clone(), found.bundle.seq),
+        Found::File(found) => (found.room, found.seq),
+    };
+    show(context, &client, &hub, &room, seq, output)?;
     Ok(())
+}
+
+/// Shows a message, a handoff to this agent with its banner. False: there is none of this number.
+fn show(
+    context: &Context,
+    client: &Client,
+    hub: &HubId,
+    room: &RoomName,
+    seq: Seq,
+    output: &mut Output,
+) -> Result<bool> {
+    let Some(entry) = read_message(client, hub, room, seq)? else {
+        return Ok(false);
+    };
+    let banner = banners(context, client, room, std::iter::once(&entry))?.pop();
+    if output.is_json() {
+        let mut value = entry.to_json();
+        if let Some(banner) = &banner {
+            value["handoff"] = json!(banner.to_json());
+        }
+        output.json(&value)?;
+        return Ok(true);
+    }
+    if let Some(banner) = &banner {
+        output.text(&banner.render(Extent::Whole))?;
+        output.text("\n")?;
+    }
+    output.text(&render(&entry, context.repository_if_any(), Extent::Whole))?;
+    // A banner has said it.
+    let next = if banner.is_some() { None } else { next(&entry) };
+    if let Some((label, command)) = next {
+        output.text(&field(label, &format!("{command} --room {room}")))?;
+    }
+    Ok(true)
+}
+
+/// The command that takes what a message brought.
+fn next(entry: &LogEntry) -> Option<(&'static str, String)> {
+    let (message, _) = entry.message()?;
+    message.parts.iter().find_map(|part| match part {
+        Part::Bundle(part) => Some(("apply", format!("git parler apply {}", part.blob.short()))),
+        Part::Handoff(part) => {
+            let bundle = part.bundle?;
+            Some(("apply", format!("git parler apply {}", bundle.short())))
+        }
+        Part::File(_) => Some(("fetch", format!("git parler fetch {}", message.seq))),
+        _ => None,
+    })
 }

@@ -11,6 +11,7 @@ use crate::text;
 use crate::view::field;
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    output.require_open()?;
     let (agent, source) = context.agent()?;
     let hub = context.hub()?;
     let (hub_text, address) = match &hub {

@@ -258,7 +258,7 @@ fn print(context: &Context, entries: &[LogEntry], banners: &[Banner<'_>], output
             continue;
         }
         if let Some(banner) = banner {
-            output.text(&banner.render())?;
+            output.text(&banner.render(Extent::Beginning))?;
             output.text("\n")?;
         }
         output.text(&render(entry, context.repository_if_any(), Extent::Beginning))?;
