@@ -6,11 +6,12 @@ mod file;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
-use parler_protocol::BundleId;
+use parler_protocol::{BundleId, UploadId};
 
 pub use file::FileBlobStore;
 
@@ -29,6 +30,9 @@ pub enum BlobError {
     /// More bytes came than were announced. Nothing was stored.
     #[error("more bytes than announced")]
     TooLong,
+    /// What was staged has been stored, and takes no more bytes.
+    #[error("its bytes belong to a stored blob")]
+    Sealed,
     /// Too little space, or less than the store keeps free.
     #[error("no space left to store it")]
     StorageFull,
@@ -57,6 +61,55 @@ pub trait BlobStore: Send + Sync + 'static {
     /// error before the first byte; one whose end cannot be read, or that was asked for whole and does not hash to its
     /// id, is an error in place of its last piece: a reader that saw no error has every byte.
     async fn read(&self, id: &BundleId, size: u64, range: Range<u64>) -> Result<BlobStream, BlobError>;
+
+    /// Makes an empty blob that comes in several requests, none of which need know its id or size. `note` is given back
+    /// with it after a restart.
+    async fn stage(&self, id: UploadId, note: &[u8]) -> Result<Box<dyn StagedBlob>, BlobError>;
+
+    /// What was staged before the store was opened. Asked for once, when [`BlobStore::remove`] has removed what nobody
+    /// knows: what is stored and known by then is staged no longer.
+    async fn staged(&self) -> Result<Vec<KeptStaged>, BlobError>;
+
+    /// First bytes that the id of a stored blob may have, ascending; for no other is there one.
+    async fn first_bytes(&self) -> Result<Vec<u8>, BlobError>;
+
+    /// The stored blobs whose ids begin with this byte.
+    async fn list(&self, first_byte: u8) -> Result<Vec<BundleId>, BlobError>;
+
+    /// Removes a stored blob. Nobody may be reading or storing it.
+    async fn remove(&self, id: &BundleId) -> Result<(), BlobError>;
+}
+
+/// A staged blob that outlived the process it was begun in.
+pub struct KeptStaged {
+    /// Its name.
+    pub id: UploadId,
+    /// What it was begun with.
+    pub note: Vec<u8>,
+    /// How long ago it last grew.
+    pub age: Duration,
+    /// The blob.
+    pub blob: Box<dyn StagedBlob>,
+}
+
+/// A blob that grows over several requests. It outlives the process; how much of it a power failure leaves nobody
+/// promises, but nothing is ever stored under an id that it does not hash to. A future that is dropped before it was
+/// ready loses nothing that was taken.
+#[async_trait]
+pub trait StagedBlob: Send {
+    /// Takes the next bytes. Space is looked for as they come. After an error it holds what it held before some of the
+    /// last bytes, and may be written to again.
+    async fn write(&mut self, bytes: Bytes) -> Result<(), BlobError>;
+
+    /// Waits until all that was taken is in its place, and says how many bytes there are.
+    async fn settle(&mut self) -> Result<u64, BlobError>;
+
+    /// Makes the bytes durable as the blob of this id, if they hash to it; from then on it takes no more of them. It
+    /// stays staged until it is removed, and so can be published again.
+    async fn publish(&mut self, id: BundleId) -> Result<(), BlobError>;
+
+    /// Removes what is staged. What was published stays.
+    async fn remove(self: Box<Self>) -> Result<(), BlobError>;
 }
 
 /// A blob that is being stored. Dropped before [`BlobUpload::commit`], it leaves nothing behind.

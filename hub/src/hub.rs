@@ -11,6 +11,7 @@ use crate::authority::Authorities;
 use crate::blob_store::{BlobStore, FileBlobStore};
 use crate::challenge::Challenges;
 use crate::options::HubOptions;
+use crate::orphans;
 use crate::rate::RateLimit;
 use crate::router::router;
 use crate::server;
@@ -83,6 +84,12 @@ impl Hub {
     /// [`crate::HubLimits::drain_timeout`], and closes the store.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<(), HubError> {
         let bound = listener.local_addr().map_err(HubError::Listener)?;
+        match orphans::collect(&*self.store, &*self.blobs).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "blobs that no message brought"),
+            // They take space and nothing else: no reason not to serve.
+            Err(error) => tracing::warn!(%error, "cannot look for blobs that no message brought"),
+        }
         let hub = self.store.hub();
         let state = Arc::new(HubState {
             hub,

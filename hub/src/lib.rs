@@ -22,6 +22,7 @@ mod handlers;
 mod hub;
 mod hub_limits;
 mod options;
+mod orphans;
 mod posted_message;
 mod problem;
 mod query;

@@ -115,6 +115,7 @@ impl From<BlobError> for Refusal {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::Mismatch(_) | BlobError::TooLong => Self::new(ErrorCode::BlobMismatch, error.to_string()),
+            BlobError::Sealed => Self::bad_request(error.to_string()),
             BlobError::StorageFull => Self::new(ErrorCode::StorageFull, error.to_string()),
             BlobError::Stopped => StoreError::Stopped(error.to_string()).into(),
             BlobError::Damaged(_) | BlobError::Io(_) => Self::internal(error),

@@ -5,6 +5,8 @@
 mod sqlite;
 mod token;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary, TokenSummary};
@@ -329,6 +331,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the bytes of a blob of this room are ([`Need::Read`]).
     async fn blob(&self, agent: AgentId, room: &RoomName, id: &BundleId) -> Result<BlobLocation, StoreError>;
+
+    /// Every blob that is in the blob store and whose id begins with this byte.
+    async fn file_blobs(&self, first_byte: u8) -> Result<HashSet<BundleId>, StoreError>;
 
     /// Writes everything out and closes. Later calls answer [`StoreError::Stopped`].
     async fn close(&self) -> Result<(), StoreError>;

@@ -212,7 +212,7 @@ impl std::error::Error for Error {}
 fn kind_of(problem: &Problem) -> ErrorKind {
     use ErrorCode as Code;
     match problem.code {
-        Code::InvalidInvite | Code::NotFound | Code::UnknownBlob => ErrorKind::NotFound,
+        Code::InvalidInvite | Code::NotFound | Code::UnknownBlob | Code::UnknownUpload => ErrorKind::NotFound,
         Code::NotAdmitted | Code::TokenEnded | Code::TokenScope | Code::Unauthenticated => ErrorKind::NotAuthorised,
         Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
             ErrorKind::Unreachable
@@ -222,7 +222,8 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         | Code::RefDirectoryConflict
         | Code::RefMoved
         | Code::RoomExists
-        | Code::TokenExists => ErrorKind::Conflict,
+        | Code::TokenExists
+        | Code::UploadOffset => ErrorKind::Conflict,
         Code::BadRequest
         | Code::BadSignature
         | Code::BlobMismatch

@@ -12,5 +12,6 @@ mod io_error;
 mod log;
 mod members;
 mod refs;
+mod staged_blobs;
 mod support;
 mod tokens;

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     AgentId, AgentName, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind, RoomName,
-    Seq, TokenName, TokenScope,
+    Seq, TokenName, TokenScope, UploadId,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
@@ -278,6 +278,32 @@ pub struct Posted {
     pub room: RoomName,
     /// The log's head with it.
     pub head: Head,
+}
+
+/// `POST /v1/rooms/{room}/uploads`: begins to upload a blob that a message will bring.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BeginUpload {
+    /// How many bytes it will have, where that is known already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+/// How far an upload is: what every call on it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UploadProgress {
+    /// The upload.
+    pub upload: UploadId,
+    /// How many bytes the hub has: where the next ones go.
+    pub offset: u64,
+    /// How many there will be, where its beginning said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// How many there may be.
+    pub max_bytes: u64,
+    /// When the hub forgets it unless more bytes come, milliseconds since 1970.
+    pub expires_at: i64,
 }
 
 /// `PUT /v1/rooms/{room}/cursor`, and its answer: a cursor only moves forward, at most to the head.

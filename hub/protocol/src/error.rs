@@ -64,7 +64,7 @@ error_codes! {
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.
     OriginRefused "origin_refused" 403 false;
-    /// Too many proofs or invite codes from one address, or streams of one agent. `Retry-After` says how many seconds to wait.
+    /// Too many proofs or invite codes from one address, or streams or uploads of one agent. `Retry-After` says how many seconds to wait.
     RateLimited "rate_limited" 429 true;
     /// A ref would be a directory of another (`a` and `a/b`).
     RefDirectoryConflict "ref_directory_conflict" 409 false;
@@ -90,8 +90,12 @@ error_codes! {
     Unavailable "unavailable" 503 true;
     /// The message refers to a blob that is not in this room.
     UnknownBlob "unknown_blob" 409 false;
+    /// The message refers to an upload that its author does not have in this room, or no longer.
+    UnknownUpload "unknown_upload" 409 false;
     /// The request's `Content-Type` is not one this call takes.
     UnsupportedMediaType "unsupported_media_type" 415 false;
+    /// The bytes do not follow those that the hub has of this upload. `offset` says how many it has.
+    UploadOffset "upload_offset" 409 false;
 }
 
 /// A problem answer, RFC 9457, `application/problem+json`.
@@ -109,6 +113,9 @@ pub struct Problem {
     /// Every ref that was not where the push expected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<RefConflict>,
+    /// How many bytes of an upload the hub has, where that is not what the request began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
 }
 
 impl Problem {
@@ -120,6 +127,7 @@ impl Problem {
             detail: detail.into(),
             challenge: None,
             conflicts: Vec::new(),
+            offset: None,
         }
     }
 }

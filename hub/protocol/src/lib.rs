@@ -28,6 +28,7 @@ mod seq;
 mod session_proof;
 mod signature;
 mod token;
+mod upload_id;
 
 pub use agent_id::{AgentId, AgentKey, AgentKeyError};
 pub use agent_name::AgentName;
@@ -51,6 +52,7 @@ pub use seq::Seq;
 pub use session_proof::{Challenge, session_proof_bytes};
 pub use signature::{Draft, SignContext, Signed, Target, Verdict, VerifyError, retry_digest, sign, verify};
 pub use token::{AccessToken, AccessTokenError, TOKEN_SENDER_PREFIX, TokenName, TokenScope};
+pub use upload_id::UploadId;
 
 /// Why a string is not one of the ids of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -37,6 +37,12 @@ pub const MAX_BUNDLE_HEADER_BYTES: usize = 2 << 20; // 2 MiB
 pub const MAX_BLOB_BYTES: u64 = 8 << 30; // 8 GiB
 /// Blobs up to this size are stored in the database, in the message's own transaction.
 pub const INLINE_BLOB_BYTES: u64 = 64 << 10; // 64 KiB
+/// Uploads that one agent may have under way at once.
+pub const MAX_UPLOADS: usize = 16;
+/// Bytes that the uploads of one agent may have together, those included that they have announced.
+pub const MAX_UPLOAD_BYTES: u64 = 2 * MAX_BLOB_BYTES;
+/// How long an upload is kept after its last byte.
+pub const UPLOAD_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Most bundles asked for in one request.
 pub const MAX_BUNDLES_PER_REQUEST: usize = 64;
 

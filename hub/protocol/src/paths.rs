@@ -1,6 +1,6 @@
 //! The hub's URL paths and header names, shared by router, client and documentation.
 
-use crate::{BundleId, RoomName, Seq, TokenName};
+use crate::{BundleId, RoomName, Seq, TokenName, UploadId};
 
 /// Liveness: 200 while the hub serves.
 pub const HEALTH: &str = "/healthz";
@@ -41,6 +41,10 @@ pub mod template {
     pub const BLOB: &str = "/v1/rooms/{room}/blobs/{id}";
     /// Several bundles in one answer.
     pub const BUNDLES: &str = "/v1/rooms/{room}/bundles";
+    /// Begins an upload.
+    pub const UPLOADS: &str = "/v1/rooms/{room}/uploads";
+    /// One upload: how far it is, its next bytes, its end.
+    pub const UPLOAD: &str = "/v1/rooms/{room}/uploads/{id}";
 }
 
 /// `/v1/tokens/{name}`
@@ -94,10 +98,26 @@ pub fn bundles(room: &RoomName, ids: &[BundleId]) -> String {
     format!("{ROOMS}/{room}/bundles?ids={}", ids.join(","))
 }
 
+/// `/v1/rooms/{room}/uploads`
+pub fn uploads(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/uploads")
+}
+
+/// `/v1/rooms/{room}/uploads/{id}`
+pub fn upload(room: &RoomName, id: &UploadId) -> String {
+    format!("{ROOMS}/{room}/uploads/{id}")
+}
+
 /// On every room answer, 304 too: the log's head, `SEQ H`.
 pub const HEAD_HEADER: &str = "parler-head";
 /// On a message that brings a blob's bytes behind it: the length of the message's JSON in bytes.
 pub const MESSAGE_LENGTH_HEADER: &str = "parler-message-length";
+/// On a message that brings a blob uploaded before: the upload's id.
+pub const UPLOAD_HEADER: &str = "parler-upload";
+/// How many bytes of an upload there are; on a request, how many there were before these.
+pub const UPLOAD_OFFSET_HEADER: &str = "upload-offset";
+/// How many bytes an upload will have, where its beginning said so.
+pub const UPLOAD_LENGTH_HEADER: &str = "upload-length";
 /// A key that makes a repeated request give the first answer; the message's id stands in when absent.
 pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 /// On a message that is posted by a token: the key that signed it.
@@ -106,6 +126,8 @@ pub const AGENT_HEADER: &str = "parler-agent";
 pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
 /// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.
 pub const BUNDLES_TYPE: &str = "application/vnd.parler.bundles";
+/// Body of the next bytes of an upload.
+pub const PARTIAL_UPLOAD_TYPE: &str = "application/partial-upload";
 /// Body of a stream of server-sent events.
 pub const EVENT_STREAM_TYPE: &str = "text/event-stream";
 /// On a stream that is opened again: the last message that arrived.

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use parler_protocol::api::{
-    CreateInvite, CreateRoom, Cursor, InviteCreated, Join, Member, MemberList, OpenSession, Page, PostMessage, Posted,
-    Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary, SessionOpened,
+    BeginUpload, CreateInvite, CreateRoom, Cursor, InviteCreated, Join, Member, MemberList, OpenSession, Page,
+    PostMessage, Posted, Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary,
+    SessionOpened, UploadProgress,
 };
 use parler_protocol::{
     AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode, HandoffPart,
@@ -347,6 +348,21 @@ fn every_request_and_answer_is_as_written_down() {
             }],
         },
     );
+    golden("upload-request.json", &BeginUpload { size: Some(20_000_000) });
+    let upload = "000102030405060708090a0b0c0d0e0f".parse().unwrap();
+    golden(
+        "upload-answer.json",
+        &UploadProgress {
+            upload,
+            offset: 8_000_000,
+            size: Some(20_000_000),
+            max_bytes: 8 << 30,
+            expires_at: 1_796_086_400_000,
+        },
+    );
+    let mut problem = Problem::new(ErrorCode::UploadOffset, "the hub has 8000000 bytes of this upload");
+    problem.offset = Some(8_000_000);
+    golden("problem-upload-offset.json", &problem);
     let mut problem = Problem::new(ErrorCode::RefMoved, "1 ref moved meanwhile");
     problem.conflicts = vec![RefConflict {
         name,

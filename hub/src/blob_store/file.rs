@@ -1,23 +1,29 @@
 //! Blobs as files: `ab/<64 hex digits>` below one directory, `ab` being the first two of the digits. Written to `tmp/`
-//! first, so that whatever has a blob's name is that blob. Makes no path from text of others.
+//! first, so that whatever has a blob's name is that blob; or to `uploads/`, where what comes in several requests waits
+//! to be whole. Makes no path from text of others.
 
 mod read;
+mod staged;
 mod upload;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use parler_protocol::BundleId;
+use data_encoding::HEXLOWER;
+use parler_protocol::{BundleId, UploadId};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{BlobError, BlobStore, BlobStream, BlobUpload};
+use super::{BlobError, BlobStore, BlobStream, BlobUpload, KeptStaged, StagedBlob};
 
 /// Where uploads are written before they have a name.
 const TEMPORARY_DIRECTORY: &str = "tmp";
+/// Where blobs that come in several requests wait.
+const STAGED_DIRECTORY: &str = "uploads";
 /// Part of the disk that stays free, in percent.
 const FREE_FLOOR_PERCENT: u64 = 5;
 /// First-level directories there can be: one for each first byte of an id.
@@ -58,6 +64,7 @@ impl FileBlobStore {
         make_directory(&directory)?;
         let temporary = directory.join(TEMPORARY_DIRECTORY);
         make_directory(&temporary)?;
+        make_directory(&directory.join(STAGED_DIRECTORY))?;
         for entry in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(entry?.path())?;
         }
@@ -98,11 +105,55 @@ impl BlobStore for FileBlobStore {
     async fn read(&self, id: &BundleId, size: u64, range: std::ops::Range<u64>) -> Result<BlobStream, BlobError> {
         read::open(Arc::clone(&self.shared), *id, size, range).await
     }
+
+    async fn stage(&self, id: UploadId, note: &[u8]) -> Result<Box<dyn StagedBlob>, BlobError> {
+        let (shared, note) = (Arc::clone(&self.shared), note.to_vec());
+        let staged = blocking(move || staged::FileStaged::begin(shared, id, &note)).await?;
+        Ok(Box::new(staged))
+    }
+
+    async fn staged(&self) -> Result<Vec<KeptStaged>, BlobError> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || staged::kept(&shared)).await
+    }
+
+    async fn first_bytes(&self) -> Result<Vec<u8>, BlobError> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || {
+            let mut bytes: Vec<u8> = names(&shared.directory)?
+                .iter()
+                .filter_map(|name| HEXLOWER.decode(name.as_bytes()).ok()?.try_into().ok())
+                .map(|[byte]: [u8; 1]| byte)
+                .collect();
+            bytes.sort_unstable();
+            Ok(bytes)
+        })
+        .await
+    }
+
+    async fn list(&self, first_byte: u8) -> Result<Vec<BundleId>, BlobError> {
+        let shared = Arc::clone(&self.shared);
+        blocking(move || {
+            let names = names(&shared.fan_out_of(first_byte))?;
+            let ids = names.iter().filter_map(|name| name.parse().ok());
+            Ok(ids.filter(|id: &BundleId| id.as_bytes()[0] == first_byte).collect())
+        })
+        .await
+    }
+
+    async fn remove(&self, id: &BundleId) -> Result<(), BlobError> {
+        let path = self.shared.path(id);
+        blocking(move || absent_or(std::fs::remove_file(path))).await
+    }
 }
 
 impl Shared {
     fn fan_out(&self, id: &BundleId) -> PathBuf {
-        self.directory.join(format!("{:02x}", id.as_bytes()[0]))
+        self.fan_out_of(id.as_bytes()[0])
+    }
+
+    fn fan_out_of(&self, first_byte: u8) -> PathBuf {
+        self.directory.join(format!("{first_byte:02x}"))
     }
 
     fn path(&self, id: &BundleId) -> PathBuf {
@@ -111,6 +162,36 @@ impl Shared {
 
     fn temporary(&self) -> PathBuf {
         self.directory.join(TEMPORARY_DIRECTORY)
+    }
+
+    fn staged(&self) -> PathBuf {
+        self.directory.join(STAGED_DIRECTORY)
+    }
+
+    /// File to disk, name to file, directory to disk: in this order a crash leaves no name without its bytes, and the
+    /// answer promises both. `place` gives the file its name, over whatever has it: a shorter file, or an equal one that
+    /// another upload of the same bytes put there meanwhile.
+    fn publish(
+        &self,
+        id: &BundleId,
+        file: &File,
+        size: u64,
+        place: impl FnOnce(&Path) -> Result<(), BlobError>,
+    ) -> Result<(), BlobError> {
+        self.check_running()?;
+        let fan_out = self.fan_out(id);
+        make_directory(&fan_out).map_err(write_error)?;
+        if self.size(id)? != Some(size) {
+            self.synced(file.sync_all())?;
+            place(&self.path(id))?;
+        }
+        self.synced(sync_directory(&fan_out))?;
+        let fan_out_synced = &self.fan_out_synced[usize::from(id.as_bytes()[0])];
+        if !fan_out_synced.load(Ordering::Acquire) {
+            self.synced(sync_directory(&self.directory))?;
+            fan_out_synced.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn check_running(&self) -> Result<(), BlobError> {
@@ -190,6 +271,28 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = rustix::fs::open(path, flags, Mode::empty())?;
     rustix::fs::fsync(directory)?;
     Ok(())
+}
+
+/// The names in a directory, those left out that are no text; none where there is no directory.
+fn names(directory: &Path) -> Result<Vec<String>, BlobError> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
+}
+
+/// What came of removing something that may be gone already.
+fn absent_or(removed: io::Result<()>) -> Result<(), BlobError> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed?),
+    }
 }
 
 /// A write that failed for want of space is told apart, because it may succeed later.

@@ -21,6 +21,7 @@ mod sessions;
 mod tokens;
 mod writer;
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -283,6 +284,12 @@ impl Store for SqliteStore {
             .run(SMALL_BYTES, move |batch| {
                 members::acknowledge(batch, &room, &agent, seq)
             })
+            .await
+    }
+
+    async fn file_blobs(&self, first_byte: u8) -> Result<HashSet<BundleId>, StoreError> {
+        self.readers
+            .run(move |connection| blobs::files(connection, first_byte))
             .await
     }
 

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 
-use super::{BlobError, Reservation, Shared, blocking, make_directory, sync_directory, write_error};
+use super::{BlobError, Reservation, Shared, blocking, write_error};
 use crate::blob_store::{BlobUpload, PIECE_BYTES};
 
 /// An upload.
@@ -131,28 +130,14 @@ impl PartialFile {
         Ok(())
     }
 
-    /// File to disk, name to file, directory to disk: in this order a crash leaves no name without its bytes, and the
-    /// answer promises both.
     fn publish(self, id: BundleId, size: u64) -> Result<(), BlobError> {
         let Self { shared, file, hash, .. } = self;
         if BundleId::from_digest(hash.finalize().into()) != id {
             return Err(BlobError::Mismatch(id));
         }
-        shared.check_running()?;
-        let fan_out = shared.fan_out(&id);
-        make_directory(&fan_out).map_err(write_error)?;
-        if shared.size(&id)? != Some(size) {
-            shared.synced(file.as_file().sync_all())?;
-            // Another upload of the same bytes may have been quicker: then one file replaces its equal.
-            file.persist(shared.path(&id))
-                .map_err(|error| write_error(error.error))?;
-        }
-        shared.synced(sync_directory(&fan_out))?;
-        let fan_out_synced = &shared.fan_out_synced[usize::from(id.as_bytes()[0])];
-        if !fan_out_synced.load(Ordering::Acquire) {
-            shared.synced(sync_directory(&shared.directory))?;
-            fan_out_synced.store(true, Ordering::Release);
-        }
-        Ok(())
+        let (file, path) = file.into_parts();
+        shared.publish(&id, &file, size, |to| {
+            path.persist(to).map_err(|error| write_error(error.error))
+        })
     }
 }

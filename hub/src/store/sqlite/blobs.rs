@@ -1,6 +1,8 @@
 //! Which blobs a room holds, and the bytes of the small ones. A blob is stored once however many rooms hold it, and
 //! exists only for the members of those.
 
+use std::collections::HashSet;
+
 use parler_protocol::{AgentId, BundleId, RoomName, Seq};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -56,4 +58,13 @@ pub(super) fn locate(
         Some((_, Some(bytes))) if BundleId::of(&bytes) == *id => Ok(BlobLocation::Inline(bytes.into())),
         Some((_, Some(_))) => Err(Failure::damaged(&format!("blob {id}"))),
     }
+}
+
+/// The blobs that are files and whose ids begin with this byte.
+pub(super) fn files(connection: &Connection, first_byte: u8) -> Result<HashSet<BundleId>, Failure> {
+    let (mut first, mut last) = ([0; 32], [0xff; 32]);
+    (first[0], last[0]) = (first_byte, first_byte);
+    let mut select = connection.prepare_cached("SELECT id FROM blobs WHERE id BETWEEN ?1 AND ?2 AND bytes IS NULL")?;
+    let ids = select.query_map((first, last), |row| row.get::<_, [u8; 32]>(0))?;
+    ids.map(|id| Ok(BundleId::from_digest(id?))).collect()
 }
