@@ -83,6 +83,7 @@ pub(crate) struct Error {
     told: bool,
     /// What the hub called it, where it was the hub that said no.
     code: Option<ErrorCode>,
+    outdated: bool,
 }
 
 /// The result of everything a command does.
@@ -96,6 +97,7 @@ impl Error {
             next: None,
             told: false,
             code: None,
+            outdated: false,
         }
     }
 
@@ -139,6 +141,17 @@ impl Error {
     /// Whether the hub does not know the key that spoke to it.
     pub(crate) fn is_stranger(&self) -> bool {
         self.code == Some(ErrorCode::NotAdmitted)
+    }
+
+    /// What there is was made by a newer program.
+    pub(crate) fn outdated(mut self) -> Self {
+        self.outdated = true;
+        self
+    }
+
+    /// Whether what there is was made by a newer program.
+    pub(crate) const fn is_outdated(&self) -> bool {
+        self.outdated
     }
 
     /// The error for programs.

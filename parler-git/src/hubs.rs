@@ -1,6 +1,6 @@
 //! Which hub is meant, and the one way to a client of it: the local hub is started here when it is needed.
 
-use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity};
+use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, Revived};
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -113,7 +113,21 @@ pub(crate) fn client(
         sessions: Box::new(sessions),
         deadlines: Deadlines::default(),
     };
-    Ok(Client::new(options)?)
+    let client = Client::new(options)?;
+    Ok(match hub {
+        HubChoice::At(_) => client,
+        // A hub that ends while it is spoken to (a crash, a newer version) is followed by the next.
+        HubChoice::Local => {
+            let (local, environment) = (LocalHub::of(home), environment.clone());
+            client.reviving(Box::new(move || {
+                let record = local.ensure(&environment).ok()?;
+                Some(Revived {
+                    address: record.address().ok()?,
+                    secret: Some(record.secret),
+                })
+            }))
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! A running hub holds a lock on a file of its directory for as long as it lives, so whether it runs is asked of the
 //! kernel: a process number or an address in a file can be somebody else's by now. Starting is serialised by a second
 //! lock; whoever comes second finds the hub running. The starter waits on a pipe for the hub's word that it serves.
+//!
+//! A hub of an older version is ended and followed by this program's; one of a newer version is used as it is, and never
+//! ended by itself. So among programs of several versions the newest wins, once.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -10,21 +13,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, NoSessionCache};
-use parler_protocol::{AgentKey, HubId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FlockOperation;
-use rustix::process::{Flock, FlockType, Pid, Signal, test_kill_process};
+use rustix::process::{Flock, FlockType, Pid, Signal};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use self::record::{HubRecord, answers, read_record};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{Home, create_private_dir, read_private};
 
+mod record;
 #[cfg(feature = "local-hub")]
 mod serve;
 
@@ -44,14 +46,14 @@ pub(crate) fn start_alone(_environment: &Environment) -> Result<()> {
 
 /// How long a hub may take from its start to its word that it serves.
 const START_DEADLINE: Duration = Duration::from_secs(20);
-/// How long a hub may take to end.
-const STOP_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a hub may take to end in order: requests in flight get 10 s. After that it is ended as a crash would.
+const STOP_DEADLINE: Duration = Duration::from_secs(14);
+/// How long the kernel may take to end it.
+const KILL_DEADLINE: Duration = Duration::from_secs(5);
 /// How often it is asked meanwhile whether it has.
 const STOP_LOOK: Duration = Duration::from_millis(2);
-/// The name under which a hub without a lock is asked whether it is ours, and how long it may take to answer.
-const ASKING: &str = "local-hub-check";
-const ASKING_DEADLINE: Duration = Duration::from_secs(2);
-/// What a hub says on its pipe once it serves. Anything else is the reason why not.
+/// What a hub says on its pipe once it serves. Anything else is the reason why not: [`Refusal`], or plain words. Of the
+/// same form in every version: a program that runs for long starts the hub that has been installed in its place since.
 const READY: &str = "ready\n";
 /// Most that is read of that reason.
 const MAX_REASON_BYTES: u64 = 4096;
@@ -67,27 +69,14 @@ const KEPT_VARIABLES: [&str; 8] = [
     "XDG_STATE_HOME",
 ];
 
-/// What a running hub tells this user's programs. The secret is in no `Debug`.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct HubRecord {
-    /// Its process.
-    pub(crate) pid: i32,
-    /// Where it listens: `http://127.0.0.1:PORT`.
-    pub(crate) address: String,
-    /// The version of the program that serves.
-    pub(crate) version: String,
-    /// What its own user's agents show when they prove their key.
-    pub(crate) secret: String,
-    /// Its id.
-    pub(crate) hub: HubId,
-}
-
-impl HubRecord {
-    pub(crate) fn address(&self) -> Result<HubAddress> {
-        self.address
-            .parse()
-            .map_err(|error| Error::fatal(format_args!("the local hub's file: {error}")))
-    }
+/// Why a hub does not serve, as its starter passes it on.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    /// The data is a newer program's: trying again does not help this program.
+    outdated: bool,
+    what: String,
+    next: Option<String>,
 }
 
 /// The local hub's place.
@@ -121,15 +110,22 @@ impl LocalHub {
         Ok(read_record(&self.record_path())?.filter(|record| record.pid == pid.as_raw_pid()))
     }
 
-    /// The hub, started if it does not run.
+    /// The hub, started if it does not run, and in place of an older one.
     pub(crate) fn ensure(&self, environment: &Environment) -> Result<HubRecord> {
-        if let Some(record) = self.running()? {
-            return Ok(record);
+        if let Some(record) = self.running()?
+            && !self.gives_way(&record)
+        {
+            return record.understood();
         }
         create_private_dir(&self.directory)?;
+        // Held also while an older hub ends: nobody else starts one in between, least of all of the older version.
         let _starting = self.lock_starting()?;
-        if let Some(record) = self.running()? {
-            return Ok(record);
+        match self.running()? {
+            Some(record) if self.gives_way(&record) => {
+                self.stop()?;
+            }
+            Some(record) => return record.understood(),
+            None => {}
         }
         self.refuse_unreadable_record()?;
         self.start(environment).map_err(|error| match self.lock_holder() {
@@ -141,6 +137,11 @@ impl LocalHub {
             Some(record) => Ok(record),
             None => Err(self.not_started("it ended at once")),
         }
+    }
+
+    /// Whether this program puts its own hub in the place of the one that runs.
+    fn gives_way(&self, running: &HubRecord) -> bool {
+        cfg!(feature = "local-hub") && running.is_older()
     }
 
     /// What the hub that runs says of itself, else why nothing can be told.
@@ -173,23 +174,31 @@ impl LocalHub {
         Error::new(ErrorKind::Unreachable, what).then("git parler hub stop")
     }
 
-    /// Ends the hub that runs. False: none ran.
+    /// Ends the hub that runs, in order if it can: what it has acknowledged is safe either way. False: none ran.
     pub(crate) fn stop(&self) -> Result<bool> {
         let Some(pid) = self.process()? else { return Ok(false) };
-        match rustix::process::kill_process(pid, Signal::TERM) {
-            // It has ended meanwhile.
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => return Err(Error::io("end the local hub", &error.into())),
+        signal(pid, Signal::TERM)?;
+        if self.ends_within(pid, STOP_DEADLINE)? {
+            return Ok(true);
         }
-        let until = Instant::now() + STOP_DEADLINE;
+        // Still the holder of the lock a moment ago, so the number is no other's.
+        signal(pid, Signal::KILL)?;
+        match self.ends_within(pid, KILL_DEADLINE)? {
+            true => Ok(true),
+            false => Err(Error::io(
+                "wait for the local hub's end",
+                &io::ErrorKind::TimedOut.into(),
+            )),
+        }
+    }
+
+    fn ends_within(&self, pid: Pid, deadline: Duration) -> Result<bool> {
+        let until = Instant::now() + deadline;
         // Its lock is another's when it has ended, or nobody's. Waiting for the lock would be waiting for the end of the
         // next hub too, which somebody who watches a room starts at once.
         while self.process()? == Some(pid) {
             if Instant::now() >= until {
-                return Err(Error::io(
-                    "wait for the local hub's end",
-                    &io::ErrorKind::TimedOut.into(),
-                ));
+                return Ok(false);
             }
             std::thread::sleep(STOP_LOOK);
         }
@@ -274,18 +283,29 @@ impl LocalHub {
             Some(Ok(word)) if word == READY => Ok(()),
             Some(Ok(reason)) => {
                 end(&mut child);
-                let reason = reason.trim();
-                Err(self.not_started(if reason.is_empty() {
-                    "it ended without a word"
-                } else {
-                    reason
-                }))
+                Err(self.refused(reason.trim()))
             }
             Some(Err(error)) => {
                 end(&mut child);
                 Err(self.not_started(&error.to_string()))
             }
             None => Err(self.not_started("it has no pipe")),
+        }
+    }
+
+    /// What a hub that does not serve said on its pipe.
+    fn refused(&self, reason: &str) -> Error {
+        match serde_json::from_str::<Refusal>(reason) {
+            Ok(refusal) if refusal.outdated => {
+                let error = Error::new(ErrorKind::Refused, refusal.what).outdated();
+                match refusal.next {
+                    Some(next) => error.then(next),
+                    None => error,
+                }
+            }
+            Ok(refusal) => self.not_started(&refusal.what),
+            Err(_) if reason.is_empty() => self.not_started("it ended without a word"),
+            Err(_) => self.not_started(reason),
         }
     }
 
@@ -298,37 +318,12 @@ impl LocalHub {
     }
 }
 
-fn read_record(path: &Path) -> Result<Option<HubRecord>> {
-    // A file that is no record is that of a hub which is no more: the next one writes it anew.
-    Ok(read_private(path)?.and_then(|content| serde_json::from_slice(&content).ok()))
-}
-
-/// Whether the hub of this record serves, as its process and its secret say: either alone may be another's by now.
-fn answers(record: &HubRecord) -> bool {
-    let lives = Pid::from_raw(record.pid).is_some_and(|pid| test_kill_process(pid).is_ok());
-    let (true, Ok(address), Ok(name)) = (lives, record.address(), ASKING.parse()) else {
-        return false;
-    };
-    let options = ClientOptions {
-        address,
-        identity: Identity {
-            // The same agent each time, so that asking often leaves one trace at the hub.
-            key: Arc::new(AgentKey::from_random(Sha256::digest(&record.secret).into())),
-            name,
-            role: None,
-        },
-        secret: Some(record.secret.clone()),
-        sessions: Box::new(NoSessionCache),
-        deadlines: Deadlines {
-            connect: ASKING_DEADLINE,
-            stall: ASKING_DEADLINE,
-            answer: ASKING_DEADLINE,
-            retry: Duration::ZERO,
-        },
-    };
-    Client::new(options)
-        .and_then(|client| client.hub_id())
-        .is_ok_and(|hub| hub == record.hub)
+fn signal(pid: Pid, signal: Signal) -> Result<()> {
+    match rustix::process::kill_process(pid, signal) {
+        // It has ended meanwhile.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(Error::io("end the local hub", &error.into())),
+    }
 }
 
 fn end(child: &mut Child) {
@@ -393,6 +388,8 @@ fn first_words(pipe: ChildStdout, deadline: Duration) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use parler_protocol::HubId;
+
     use super::*;
     use crate::home::write_private;
 
@@ -412,6 +409,7 @@ mod tests {
             pid: std::process::id() as i32,
             address: "http://127.0.0.1:9".into(),
             version: "0".into(),
+            protocols: vec![1],
             secret: "s".into(),
             hub: HubId::from_bytes([1; 16]),
         };
@@ -427,5 +425,27 @@ mod tests {
         let waited = in_time(Duration::from_millis(1), move || Ok(receive.recv().is_ok()));
         assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(send);
+    }
+
+    #[test]
+    fn what_a_hub_says_is_passed_on() {
+        let (_directory, hub) = hub();
+        let refusal = Refusal {
+            outdated: true,
+            what: "format 9".to_owned(),
+            next: Some("upgrade".to_owned()),
+        };
+        let error = hub.refused(&serde_json::to_string(&refusal).unwrap());
+        assert_eq!((error.kind, error.is_outdated()), (ErrorKind::Refused, true));
+        assert_eq!(error.line(), "format 9; upgrade");
+        for (said, told) in [
+            ("", "without a word"),
+            ("no space", "no space"),
+            ("{\"what\":\"x\"}", ": x"),
+        ] {
+            let error = hub.refused(said);
+            assert_eq!((error.kind, error.is_outdated()), (ErrorKind::Unreachable, false));
+            assert!(error.what().contains(told), "{error}");
+        }
     }
 }

@@ -15,6 +15,7 @@ mod identity;
 mod json;
 mod killed_client;
 mod killed_hub;
+mod local_hub_life;
 mod race;
 mod reading;
 mod refs;

@@ -14,19 +14,19 @@ const SENDERS: usize = 2;
 const MESSAGES: usize = 100;
 
 /// The lines of a watcher so far, each a message.
-fn lines(output: &str) -> Vec<Value> {
+pub(super) fn lines(output: &str) -> Vec<Value> {
     let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn number_and_text(message: &Value) -> (u64, String) {
+pub(super) fn number_and_text(message: &Value) -> (u64, String) {
     let text = message["parts"][0]["text"].as_str().unwrap_or_default();
     (message["seq"].as_u64().unwrap(), text.to_owned())
 }
 
 /// Presses Ctrl-C, and sees that the watcher ends by that alone.
 #[track_caller]
-fn interrupt(watch: Running) {
+pub(super) fn interrupt(watch: Running) {
     watch.signal_group(Signal::INT);
     let ended = watch.wait().either();
     // Git ends by the signal too, which a shell tells as 130.

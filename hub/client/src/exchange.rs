@@ -16,6 +16,7 @@ use reqwest::{Body, Response};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
+use crate::revive::Reviving;
 use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, SessionCache};
 
 /// A session that ends sooner than this is renewed before it is used.
@@ -75,6 +76,7 @@ pub struct Client {
     runtime: Runtime,
     http: reqwest::Client,
     session: RefCell<Option<CachedSession>>,
+    pub(crate) reviving: Reviving,
 }
 
 /// What a request carries.
@@ -143,6 +145,7 @@ impl Client {
         let http = builder.build().map_err(|error| setup(&error))?;
         let session = RefCell::new(options.sessions.load());
         Ok(Self {
+            reviving: Reviving::none(options.secret.clone()),
             options,
             runtime,
             http,
@@ -172,7 +175,8 @@ impl Client {
     /// # Errors
     /// As every call.
     pub fn hub_id(&self) -> Result<HubId, ClientError> {
-        self.runtime.block_on(async { Ok(self.session().await?.hub) })
+        self.runtime
+            .block_on(self.retrying(async || Ok(self.session().await?.hub)))
     }
 
     /// Opens a new session, which also tells the hub a new name or role.
@@ -181,8 +185,7 @@ impl Client {
     /// `not_admitted` for a key the hub does not know, and as every call.
     pub fn open_session(&self) -> Result<CachedSession, ClientError> {
         self.runtime
-            .block_on(self.prove(None, None))
-            .map(|(session, _)| session)
+            .block_on(self.retrying(async || Ok(self.prove(None, None).await?.0)))
     }
 
     /// Opens a session that redeems an invite on the way.
@@ -205,7 +208,7 @@ impl Client {
 
     /// Sends a request and reads the whole answer; an answer of 304 has an empty body.
     pub(crate) fn exchange(&self, request: &Request<'_>) -> Result<(http::response::Parts, Bytes), ClientError> {
-        self.runtime.block_on(self.retrying(request, async |response| {
+        self.runtime.block_on(self.ask(request, async |response| {
             let (parts, body) = split(response);
             Ok((parts, self.read_body(body, MAX_JSON_BYTES).await?))
         }))
@@ -213,8 +216,7 @@ impl Client {
 
     /// Sends a request and gives its answer before the body is read.
     pub(crate) fn open(&self, request: &Request<'_>) -> Result<Response, ClientError> {
-        self.runtime
-            .block_on(self.retrying(request, async |response| Ok(response)))
+        self.runtime.block_on(self.ask(request, async |response| Ok(response)))
     }
 
     /// The next piece of an answer that was [opened](Self::open).
@@ -250,11 +252,25 @@ impl Client {
     }
 
     /// Makes one request until it has an answer, the answer is final, or the time for sending again is over.
-    async fn retrying<T>(
+    async fn ask<T>(
         &self,
         request: &Request<'_>,
         read: impl AsyncFn(Response) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
+        // Whether the request itself, not only the proof before it, may have arrived without an answer.
+        let unanswered = Cell::new(false);
+        let asked = self.retrying(async || {
+            let response = self.attempt(request, &unanswered).await?;
+            read(response).await.inspect_err(|_| unanswered.set(true))
+        });
+        asked.await.map_err(|error| match request.stores && unanswered.get() {
+            true => self.unknown_outcome(error),
+            false => error,
+        })
+    }
+
+    /// Tries until it succeeds, the failure is final, or the time for trying again is over.
+    async fn retrying<T>(&self, attempt: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
         let mut delays = ExponentialBuilder::new()
             .with_jitter()
             .with_min_delay(Duration::from_millis(50))
@@ -263,38 +279,25 @@ impl Client {
             .build();
         let begun = Instant::now();
         let mut reached = false;
-        // Whether the request itself, not only the proof before it, may have arrived without an answer.
-        let unanswered = Cell::new(false);
         loop {
-            let error = match self.attempt(request, &unanswered).await {
-                Ok(response) => match read(response).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) => {
-                        unanswered.set(true);
-                        error
-                    }
-                },
+            let error = match attempt().await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            reached |= !error.is_unreachable();
+            let in_time = |delay| begun.elapsed() + delay < self.options.deadlines.retry;
+            let revived = in_time(Duration::ZERO) && self.revived_after(&error);
+            reached |= revived || !error.is_unreachable();
             let again = match &error {
                 ClientError::Lost { .. } => true,
-                ClientError::Problem(problem) => problem.code == ErrorCode::Unavailable,
+                ClientError::Problem(problem) => revived || problem.code == ErrorCode::Unavailable,
                 // Somebody listened a moment ago: the hub is restarting.
                 ClientError::Unreachable { .. } => reached,
                 _ => false,
             };
-            let next = delays
-                .next()
-                .filter(|delay| again && begun.elapsed() + *delay < self.options.deadlines.retry);
-            let Some(delay) = next else {
-                return Err(if request.stores && unanswered.get() {
-                    self.unknown_outcome(error)
-                } else {
-                    error
-                });
-            };
-            tokio::time::sleep(delay).await;
+            match delays.next().filter(|delay| again && in_time(*delay)) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => return Err(error),
+            }
         }
     }
 
@@ -369,7 +372,7 @@ impl Client {
         let proof = session_proof_bytes(&challenge, &self.options.address.authority());
         ask.sig = Some(BASE64.encode(&identity.key.sign(&proof)));
         ask.challenge = Some(challenge);
-        ask.secret = self.options.secret.clone();
+        ask.secret = self.reviving.secret();
         ask.invite = invite;
         let opened = self.send_session(&ask).await?;
         let session = CachedSession {

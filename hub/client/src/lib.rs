@@ -12,6 +12,7 @@ mod calls;
 mod error;
 mod event_stream;
 mod exchange;
+mod revive;
 mod session;
 mod sse;
 
@@ -22,4 +23,5 @@ pub use calls::{PushesAnswer, ReadFrom};
 pub use error::ClientError;
 pub use event_stream::{EventStream, Streamed};
 pub use exchange::{Client, ClientOptions, Deadlines};
+pub use revive::{Revive, Revived};
 pub use session::{CachedSession, Identity, NoSessionCache, SessionCache};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use parler_hub::{Hub, HubOptions, LocalPolicy};
+use parler_hub::store::OpenError;
+use parler_hub::{Hub, HubError, HubOptions, LocalPolicy};
 use parler_protocol::BundleId;
 use rustix::fs::{FlockOperation, Mode};
 use rustix::process::{Resource, Rlimit};
@@ -17,7 +18,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::{HubRecord, LocalHub, READY, in_time, private_file, read_record};
+use super::record::{HubRecord, PROTOCOLS, VERSION, read_record};
+use super::{LocalHub, READY, Refusal, in_time, private_file};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{create_private_dir, write_private};
@@ -38,8 +40,13 @@ pub(crate) fn serve(hub: &LocalHub, environment: &Environment, announce: bool) -
     }
     let served = prepare(hub, environment).and_then(|runtime| runtime.block_on(run(hub, announce)));
     if let (true, Err(error)) = (announce, &served) {
+        let refusal = Refusal {
+            outdated: error.is_outdated(),
+            what: error.what().to_owned(),
+            next: error.next().map(str::to_owned),
+        };
         // The starter shows it; if it is gone nobody can.
-        let _ = io::stdout().write_all(error.what().as_bytes());
+        let _ = serde_json::to_writer(io::stdout(), &refusal);
     }
     served
 }
@@ -103,11 +110,12 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
         local: Some(LocalPolicy { secret: secret.clone() }),
         ..HubOptions::new(hub.directory.join("rooms"))
     };
-    let opened = Hub::open(options).map_err(|error| Error::fatal(format_args!("the local hub's data: {error}")))?;
+    let opened = Hub::open(options).map_err(|error| not_opened(hub, &error))?;
     let record = HubRecord {
         pid: rustix::process::getpid().as_raw_pid(),
         address: format!("http://127.0.0.1:{port}"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
+        protocols: PROTOCOLS.to_vec(),
         secret,
         hub: opened.id(),
     };
@@ -133,6 +141,20 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
         .map_err(|error| Error::fatal(format_args!("the local hub: {error}")))?;
     drop(life);
     Ok(())
+}
+
+/// Why the data cannot be served. What a newer program wrote is left as it is.
+fn not_opened(hub: &LocalHub, error: &HubError) -> Error {
+    let HubError::Open(OpenError::NewerFormat { found, known, .. }) = error else {
+        return Error::fatal(format_args!("the local hub's data: {error}"));
+    };
+    let what = format!(
+        "the local hub's data in {} has format {found}, and this git-parler {VERSION} knows formats up to {known}",
+        hub.directory.display()
+    );
+    Error::new(ErrorKind::Refused, what)
+        .outdated()
+        .then("use the newer git-parler that wrote it, or another directory: PARLER_HOME")
 }
 
 /// What the last hub said of itself, kept for its port.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use parler_client::Deadlines;
 use parler_protocol::HubId;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::end_process;
 use crate::{Agent, RawClient, RequestLog, World};
@@ -53,6 +54,13 @@ impl LocalHub {
     pub fn kill(&self, world: &World) {
         assert!(self.runs(world), "the local hub does not run");
         end_process(self.process);
+    }
+
+    /// Sends it a signal.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.process).ok().and_then(Pid::from_raw);
+        kill_process(process.expect("the id of a process"), signal).expect("a hub that runs");
     }
 
     /// The log of its answers.

@@ -122,7 +122,18 @@ impl Running {
     /// Waits until standard output, as far as it goes, satisfies this, and returns it.
     #[track_caller]
     pub fn wait_for_output(&self, enough: impl Fn(&str) -> bool) -> String {
-        let found = self.stdout.wait_until(self.started + DEADLINE, |state| {
+        self.wait_for(&self.stdout, enough)
+    }
+
+    /// As [`Running::wait_for_output`], for standard error.
+    #[track_caller]
+    pub fn wait_for_errors(&self, enough: impl Fn(&str) -> bool) -> String {
+        self.wait_for(&self.stderr, enough)
+    }
+
+    #[track_caller]
+    fn wait_for(&self, capture: &Capture, enough: impl Fn(&str) -> bool) -> String {
+        let found = capture.wait_until(self.started + DEADLINE, |state| {
             enough(&String::from_utf8_lossy(&state.bytes))
         });
         match found {

@@ -53,12 +53,17 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
     }
 }
 
-/// Whether all went well. A hub that cannot be reached is said once, and no reason to end; anything else is.
+/// Whether all went well. A hub that cannot be reached is said once, and no reason to end, nor is one that only a newer
+/// program can start; anything else is.
 fn survives(result: Result<()>, outage: &mut Outage, output: &mut Output) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
-        Err(error) if error.kind == ErrorKind::Unreachable => {
-            if !std::mem::replace(&mut outage.is_told, true) {
+        Err(error) if error.kind == ErrorKind::Unreachable || error.is_outdated() => {
+            // Also where the way to the hub was lost before: this is what somebody can do something about.
+            let is_news = !outage.is_told || error.is_outdated() && !outage.is_called_newer;
+            outage.is_told = true;
+            outage.is_called_newer |= error.is_outdated();
+            if is_news {
                 output.remark(&format!("{}; watching goes on when the hub is back", error.what()));
             }
             Ok(false)
@@ -70,6 +75,7 @@ fn survives(result: Result<()>, outage: &mut Outage, output: &mut Output) -> Res
 /// A time without the hub.
 struct Outage {
     is_told: bool,
+    is_called_newer: bool,
     rests: Box<dyn Iterator<Item = Duration>>,
 }
 
@@ -82,6 +88,7 @@ impl Outage {
             .without_max_times();
         Self {
             is_told: false,
+            is_called_newer: false,
             rests: Box::new(rests.build()),
         }
     }
