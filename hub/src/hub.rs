@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::authority::Authorities;
 use crate::blob_store::{BlobStore, FileBlobStore};
 use crate::challenge::Challenges;
+use crate::disk_space::FreeFloor;
 use crate::options::HubOptions;
 use crate::orphans;
 use crate::rate::RateLimit;
@@ -23,6 +24,9 @@ use crate::wake::{LocalWake, Wake};
 
 /// Where the blobs too large for the database are, below the data directory.
 const BLOBS_DIRECTORY: &str = "blobs";
+/// Messages are small, and the people on a disk that is nearly full have something to say to each other: they are taken
+/// for longer than files are.
+const MESSAGES_FREE_FLOOR_BYTES: u64 = 1 << 30; // 1 GiB
 
 /// Why a hub cannot be opened or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -63,10 +67,17 @@ pub struct Hub {
 impl Hub {
     /// Opens the data directory, which is made if need be, and which no other process may have open.
     pub fn open(options: HubOptions) -> Result<Self, HubError> {
-        let store = SqliteStore::open(&options.data_dir, SqliteOptions::default())?;
+        let floor = options.limits.free_floor_percent;
+        let store = SqliteStore::open(
+            &options.data_dir,
+            SqliteOptions {
+                free_floor: FreeFloor::percent(floor).at_most(MESSAGES_FREE_FLOOR_BYTES),
+                ..SqliteOptions::default()
+            },
+        )?;
         // After the store, which holds the directory's lock.
         let path = options.data_dir.join(BLOBS_DIRECTORY);
-        let blobs = FileBlobStore::open(&path).map_err(|source| HubError::Blobs { path, source })?;
+        let blobs = FileBlobStore::open_with_floor(&path, floor).map_err(|source| HubError::Blobs { path, source })?;
         Ok(Self {
             options,
             store: Arc::new(store),

@@ -11,6 +11,9 @@ pub struct HubLimits {
     pub max_connections: usize,
     /// Largest blob, bytes.
     pub max_blob_bytes: u64,
+    /// Part of the disk that stays free, in percent: blobs in files stop there, messages and small blobs there or at
+    /// 1 GiB, whichever is less.
+    pub free_floor_percent: u8,
     /// How long a session lives.
     pub session_ttl: Duration,
     /// How long a client may take over a request's head. Also ends a connection that idles between requests.
@@ -40,6 +43,7 @@ impl Default for HubLimits {
         Self {
             max_connections: 10_000,
             max_blob_bytes: limits::MAX_BLOB_BYTES,
+            free_floor_percent: 5,
             session_ttl: limits::SESSION_TTL,
             header_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(60),

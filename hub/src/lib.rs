@@ -17,6 +17,7 @@ mod byte_range;
 mod challenge;
 mod clock;
 mod connection;
+mod disk_space;
 mod guard;
 mod handlers;
 mod hub;
@@ -36,6 +37,7 @@ mod state;
 mod streams;
 
 pub use clock::Clock;
+pub use disk_space::FreeFloor;
 pub use hub::{Hub, HubError};
 pub use hub_limits::HubLimits;
 pub use options::{HubOptions, LocalPolicy};

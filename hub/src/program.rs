@@ -1,16 +1,16 @@
 //! What `parler-hub` does: reads its command line, and ends with one line and the right code where that cannot be done.
 
 mod arguments;
+mod limit_options;
 mod log;
+mod mistake;
 mod open_files;
 mod serve;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use self::arguments::{Arguments, Command};
+use self::arguments::Command;
 
 /// The command line asks for what cannot be.
 const EXIT_USAGE: u8 = 2;
@@ -31,9 +31,9 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the program.
 pub(crate) fn run() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = mistake::arguments().and_then(|arguments| match arguments.command {
         Command::Serve(arguments) => serve::serve(*arguments),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(mistake)) => {

@@ -12,6 +12,7 @@ mod drain;
 mod fixtures;
 mod guard;
 mod invites;
+mod limits;
 mod local;
 mod log;
 mod messages;

@@ -1,67 +1,13 @@
 //! The program `parler-hub` itself.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use parler_protocol::{HubId, paths};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Agent, text_message};
-
-fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_parler-hub"));
-    command.env_remove("PARLER_HUB_LOG");
-    command
-}
-
-/// A running hub, killed when the test ends.
-struct Running {
-    child: Child,
-    address: std::net::SocketAddr,
-}
-
-impl Running {
-    fn start(data: &std::path::Path) -> Self {
-        let mut child = program()
-            .args(["serve", "--listen", "127.0.0.1:0", "--open", "--log", "json", "--data"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .strip_prefix("listening on http://")
-            .expect(&line)
-            .trim()
-            .parse()
-            .unwrap();
-        Self { child, address }
-    }
-
-    /// Asks it to stop, and returns whether it ended well and what it logged.
-    fn end(mut self, signal: Signal) -> (bool, String) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().success(), log)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn hub_id(health: &Value) -> HubId {
-    health["hub"].as_str().unwrap().parse().unwrap()
-}
+use crate::support::{Agent, RunningProgram, program, text_message};
 
 #[tokio::test]
 async fn it_serves_logs_json_and_drains_on_either_signal() {
@@ -69,11 +15,10 @@ async fn it_serves_logs_json_and_drains_on_either_signal() {
     let data = directory.path().join("data");
     let mut known: Option<(HubId, String)> = None;
     for signal in [Signal::TERM, Signal::INT] {
-        let running = Running::start(&data);
-        let anybody = Agent::new(running.address, HubId::from_bytes([0; 16]), "anybody");
-        let id = hub_id(&anybody.get(paths::HEALTH).await.expect(200).json());
-        let mut alice = Agent { hub: id, ..anybody };
-        alice.open_session().await;
+        let running = RunningProgram::start(&data);
+        assert_eq!(running.said, [""; 0], "one line on stdout");
+        let alice = running.agent("alice").await;
+        let id = alice.hub;
         let room = match &known {
             None => alice.create_room("r").await.room,
             Some((known, _)) => {
@@ -103,14 +48,30 @@ async fn it_serves_logs_json_and_drains_on_either_signal() {
 #[tokio::test]
 async fn it_serves_on_when_nobody_reads_its_log() {
     let directory = tempfile::TempDir::new().unwrap();
-    let mut running = Running::start(directory.path());
-    drop(running.child.stderr.take());
-    let anybody = Agent::new(running.address, HubId::from_bytes([0; 16]), "anybody");
+    let mut child = program()
+        .args(["serve", "--listen", "127.0.0.1:0", "--open", "--data"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .strip_prefix("listening on http://")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let anybody = Agent::new(address, HubId::from_bytes([0; 16]), "anybody");
     for _ in 0..3 {
         anybody.get(paths::HEALTH).await.expect(200).json::<Value>();
     }
-    kill_process(Pid::from_child(&running.child), Signal::TERM).unwrap();
-    assert!(running.child.wait().unwrap().success());
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -154,7 +115,7 @@ fn mistakes_end_with_one_line_and_the_right_code() {
     assert_eq!(serve(&["--listen", "nonsense"], &file).0, Some(2));
     assert_eq!(serve(&["--owner", "nobody"], &file).0, Some(2));
 
-    let running = Running::start(&directory.path().join("data"));
+    let running = RunningProgram::start(&directory.path().join("data"));
     let taken = running.address.to_string();
     let (code, stderr) = serve(&["--listen", &taken], &directory.path().join("other"));
     assert_eq!(code, Some(1));

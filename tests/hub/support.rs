@@ -4,10 +4,12 @@ mod agent;
 mod answer;
 mod http;
 mod hub;
+mod program;
 mod push;
 
 pub(crate) use agent::Agent;
 pub(crate) use answer::Answer;
 pub(crate) use http::{raw, request};
 pub(crate) use hub::TestHub;
+pub(crate) use program::{RunningProgram, program};
 pub(crate) use push::{Push, oid, text_message};

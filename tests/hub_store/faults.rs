@@ -1,6 +1,7 @@
 //! Faults: a full disk, a directory in use, files of other programs and of newer ones.
 
 use bytes::Bytes;
+use parler_hub::FreeFloor;
 use parler_hub::store::{Append, NewBlob, OpenError, SqliteOptions, SqliteStore, Store, StoreError};
 use parler_protocol::{BundleId, Seq};
 use tempfile::TempDir;
@@ -76,6 +77,47 @@ async fn a_message_too_large_for_the_disk_does_not_keep_others_out() {
         let small = fixture.append(text(&owner, "a", "small")).await.unwrap();
         assert_eq!(small.posted.seq, Seq::new(expected));
     }
+}
+
+/// A disk that has less than it shall keep: nothing is stored, what was stored is answered for, and what needs next to
+/// nothing goes on. With room again the refused message is the next.
+#[tokio::test]
+async fn messages_leave_the_free_floor_alone() {
+    let fixture = Fixture::new();
+    let owner = fixture.owner("owner", "a").await;
+    let stored = text(&owner, "a", "stored");
+    let head = fixture.append(stored.clone()).await.unwrap().posted.head;
+    let fixture = fixture
+        .restart_with(SqliteOptions {
+            free_floor: FreeFloor::percent(100),
+            ..SqliteOptions::default()
+        })
+        .await;
+    let refused = text(&owner, "a", "refused");
+    for _ in 0..2 {
+        assert!(matches!(
+            fixture.append(refused.clone()).await,
+            Err(StoreError::StorageFull)
+        ));
+    }
+    let again = fixture.append(stored).await.unwrap();
+    assert_eq!((again.is_new, again.posted.head), (false, head));
+    let page = fixture
+        .store
+        .read(owner.agent, &room("a"), None, 9, 9_999)
+        .await
+        .unwrap();
+    assert_eq!((page.head, page.messages.len()), (head, 1));
+    let (cursor, _) = fixture
+        .store
+        .acknowledge(owner.agent, &room("a"), head.seq)
+        .await
+        .unwrap();
+    assert_eq!(cursor, head.seq);
+
+    let fixture = fixture.restart().await;
+    let appended = fixture.append(refused).await.unwrap();
+    assert_eq!((appended.is_new, appended.posted.seq), (true, head.seq.next()));
 }
 
 #[tokio::test]

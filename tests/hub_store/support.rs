@@ -41,10 +41,15 @@ impl Fixture {
 
     /// Closes the store and opens it again.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_with(SqliteOptions::default()).await
+    }
+
+    /// Closes the store and opens it with these options.
+    pub(crate) async fn restart_with(self, options: SqliteOptions) -> Self {
         self.store.close().await.unwrap();
         let Self { store, directory } = self;
         drop(store);
-        let store = Arc::new(SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap());
+        let store = Arc::new(SqliteStore::open(directory.path(), options).unwrap());
         Self { store, directory }
     }
 

@@ -19,13 +19,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{BlobError, BlobStore, BlobStream, BlobUpload, KeptStaged, StagedBlob};
+use crate::disk_space::{DiskSpace, FreeFloor};
 
 /// Where uploads are written before they have a name.
 const TEMPORARY_DIRECTORY: &str = "tmp";
 /// Where blobs that come in several requests wait.
 const STAGED_DIRECTORY: &str = "uploads";
-/// Part of the disk that stays free, in percent.
-const FREE_FLOOR_PERCENT: u64 = 5;
+/// Part of the disk that stays free unless told otherwise, in percent.
+const FREE_FLOOR_PERCENT: u8 = 5;
 /// First-level directories there can be: one for each first byte of an id.
 const FAN_OUT: usize = 256;
 
@@ -39,8 +40,7 @@ pub struct FileBlobStore {
 #[derive(Debug)]
 struct Shared {
     directory: PathBuf,
-    /// In percent of the disk.
-    free_floor: u64,
+    free_floor: FreeFloor,
     /// Bytes that running uploads may still write.
     reserved: AtomicU64,
     /// Whether the entry of a first-level directory is known to be on disk.
@@ -59,7 +59,7 @@ impl FileBlobStore {
     }
 
     /// Like [`FileBlobStore::open`], keeping `free_floor` percent of the disk free.
-    pub fn open_with_floor(directory: impl Into<PathBuf>, free_floor: u64) -> io::Result<Self> {
+    pub fn open_with_floor(directory: impl Into<PathBuf>, free_floor: u8) -> io::Result<Self> {
         let directory = directory.into();
         make_directory(&directory)?;
         let temporary = directory.join(TEMPORARY_DIRECTORY);
@@ -75,7 +75,7 @@ impl FileBlobStore {
         Ok(Self {
             shared: Arc::new(Shared {
                 directory,
-                free_floor,
+                free_floor: FreeFloor::percent(free_floor),
                 reserved: AtomicU64::new(0),
                 fan_out_synced: [const { AtomicBool::new(false) }; FAN_OUT],
                 stopped: AtomicBool::new(false),
@@ -221,18 +221,16 @@ impl Shared {
 
     /// Sets `size` bytes aside, unless they would cut into the space that stays free.
     fn reserve(self: &Arc<Self>, size: u64) -> Result<Reservation, BlobError> {
-        let disk = rustix::fs::statvfs(&self.directory).map_err(io::Error::from)?;
-        let floor = u128::from(disk.f_blocks) * u128::from(disk.f_frsize) * u128::from(self.free_floor) / 100;
-        let available = u128::from(disk.f_bavail) * u128::from(disk.f_frsize);
+        let disk = DiskSpace::at(&self.directory)?;
         let reservation = Reservation {
             shared: Arc::clone(self),
             left: size,
         };
         let reserved = self.reserved.fetch_add(size, Ordering::AcqRel).saturating_add(size);
-        if available < floor + u128::from(reserved) {
-            Err(BlobError::StorageFull)
-        } else {
+        if disk.has_room(reserved, self.free_floor) {
             Ok(reservation)
+        } else {
+            Err(BlobError::StorageFull)
         }
     }
 }

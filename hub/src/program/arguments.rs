@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand};
 use parler_protocol::AgentId;
 
+use super::limit_options::LimitOptions;
 use super::log::LogForm;
 
 /// The Parler hub: rooms where agents hand work to each other, with the code.
@@ -25,21 +27,38 @@ pub(super) enum Command {
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
     /// Address to listen on; port 0 lets the system choose, and the line on stdout tells which.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "PARLER_HUB_LISTEN",
+        default_value = "127.0.0.1:7777"
+    )]
     pub(super) listen: SocketAddr,
     /// Directory that holds everything the hub knows. Made when it does not exist.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
     pub(super) data: PathBuf,
     /// Let any key in. Only on a loopback address.
-    #[arg(long)]
+    #[arg(long, env = "PARLER_HUB_OPEN", value_parser = BoolishValueParser::new())]
     pub(super) open: bool,
     /// Let this key in without an invite. Needed until the first member can invite others.
-    #[arg(long = "owner", value_name = "AGENT_ID")]
+    #[arg(
+        long = "owner",
+        value_name = "AGENT_ID",
+        env = "PARLER_HUB_OWNER",
+        value_delimiter = ','
+    )]
     pub(super) owners: Vec<AgentId>,
     /// A further name that clients may call this hub by, as it stands in their `Host` header.
-    #[arg(long = "authority", value_name = "HOST[:PORT]")]
+    #[arg(
+        long = "authority",
+        value_name = "HOST[:PORT]",
+        env = "PARLER_HUB_AUTHORITY",
+        value_delimiter = ','
+    )]
     pub(super) authorities: Vec<String>,
-    /// Form of the log on stderr.
-    #[arg(long, value_enum, default_value_t = LogForm::Text)]
+    /// Form of the log on stderr. PARLER_HUB_LOG says how much: info, debug, or a filter.
+    #[arg(long, value_enum, env = "PARLER_HUB_LOG_FORM", default_value_t = LogForm::Text)]
     pub(super) log: LogForm,
+    #[command(flatten)]
+    pub(super) limits: LimitOptions,
 }

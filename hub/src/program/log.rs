@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
+use super::Failure;
+
 /// What is logged: `info`, `debug`, or a filter such as `parler_hub=debug,warn`.
 const LOG_VARIABLE: &str = "PARLER_HUB_LOG";
 
@@ -15,8 +17,18 @@ pub(super) enum LogForm {
 }
 
 /// Logs from now on.
-pub(super) fn start(form: LogForm) {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+pub(super) fn start(form: LogForm) -> Result<(), Failure> {
+    let filter = std::env::var(LOG_VARIABLE).unwrap_or_default();
+    let filter = match filter.trim() {
+        "" => "info",
+        filter => filter,
+    };
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        Failure::Usage(format!(
+            "{LOG_VARIABLE}: '{}' is no good: {error}",
+            filter.escape_debug()
+        ))
+    })?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -26,4 +38,5 @@ pub(super) fn start(form: LogForm) {
         LogForm::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogForm::Json => log.json().init(),
     }
+    Ok(())
 }

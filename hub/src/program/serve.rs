@@ -20,7 +20,7 @@ pub(super) fn serve(arguments: Serve) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    log::start(arguments.log);
+    log::start(arguments.log)?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -40,6 +40,7 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     options.open = arguments.open;
     options.owners = arguments.owners;
     options.authorities = arguments.authorities;
+    options.limits = arguments.limits.limits();
     options.limits.max_connections = options.limits.max_connections.min(open_files::raise_limit());
     let hub = Hub::open(options)?;
 

@@ -36,6 +36,8 @@ use self::data_directory::DataDirectory;
 use self::failure::Failure;
 use self::readers::Readers;
 use self::writer::Writer;
+use crate::disk_space::FreeFloor;
+
 use super::{
     Append, Appended, BlobLocation, LogPage, Need, NewInvite, NewSession, NewToken, Principal, PushLog, Store,
     StoreError, TokenHash, TokenHolder,
@@ -51,6 +53,8 @@ pub struct SqliteOptions {
     pub readers: usize,
     /// Most pages of 4 KiB that the database may have: what is over it is refused as if the disk were full.
     pub max_pages: Option<u32>,
+    /// Part of the disk that messages leave free; none by default. Reading, sessions and cursors go on below it.
+    pub free_floor: FreeFloor,
 }
 
 /// Why a data directory cannot be opened.
@@ -125,7 +129,7 @@ impl SqliteStore {
         let hub = schema::hub_id(&connection, random, now).map_err(failed)?;
 
         let readers = Readers::open(&database, options.readers).map_err(failed)?;
-        let writer = Writer::start(connection, directory).map_err(not_opened)?;
+        let writer = Writer::start(connection, directory, options.free_floor).map_err(not_opened)?;
         Ok(Self { hub, readers, writer })
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Fa
     let agent = batch.agent(&append.by.agent)?.ok_or(StoreError::NotFound)?;
     let (room, refs) = match plan(connection, append, agent)? {
         Plan::Repetition(appended) => return Ok(appended),
+        Plan::New { .. } if !batch.has_room => return Err(StoreError::StorageFull.into()),
         Plan::New { room, refs } => (room, refs),
     };
     let end = batch.head(&room);

@@ -21,6 +21,8 @@ const PRUNED_A_BATCH: usize = 16;
 pub(super) struct Batch<'writer> {
     pub(super) connection: &'writer Connection,
     memory: &'writer mut Memory,
+    /// Whether the disk has as much left as new messages need.
+    pub(super) has_room: bool,
 }
 
 /// What outlives a batch. All of it can be read from the database again.
@@ -60,12 +62,16 @@ impl RoomHead {
 }
 
 impl<'writer> Batch<'writer> {
-    pub(super) fn new(connection: &'writer Connection, memory: &'writer mut Memory) -> Self {
+    pub(super) fn new(connection: &'writer Connection, memory: &'writer mut Memory, has_room: bool) -> Self {
         if memory.heads.len() > MAX_REMEMBERED || memory.agents.len() > MAX_REMEMBERED {
             memory.forget();
         }
         memory.appended = 0;
-        Self { connection, memory }
+        Self {
+            connection,
+            memory,
+            has_room,
+        }
     }
 
     /// Where the room's log ends, this batch included.

@@ -51,6 +51,11 @@ impl DataDirectory {
         Ok(directory)
     }
 
+    /// The directory's path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The database's path.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE_FILE)

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use super::batch::{Batch, Memory};
 use super::data_directory::DataDirectory;
 use super::failure::{Failure, Severity};
+use crate::disk_space::{DiskSpace, FreeFloor};
 use crate::store::StoreError;
 
 /// Most operations in one transaction.
@@ -46,7 +47,11 @@ enum Command {
 
 impl Writer {
     /// Starts the thread. `directory` stays locked until it has ended.
-    pub(super) fn start(mut connection: Connection, directory: DataDirectory) -> io::Result<Self> {
+    pub(super) fn start(
+        mut connection: Connection,
+        directory: DataDirectory,
+        free_floor: FreeFloor,
+    ) -> io::Result<Self> {
         let wal_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&wal_pages);
         // In place of SQLite's own checkpoints: those run inside the commit, where somebody waits for an answer, and
@@ -64,7 +69,8 @@ impl Writer {
             stopped: Arc::clone(&stopped),
             wal_pages,
             checkpointed_pages: 0,
-            _directory: directory,
+            free_floor,
+            directory,
         };
         let thread = std::thread::Builder::new().name("parler-writer".to_owned()).spawn({
             let stopped = Arc::clone(&stopped);
@@ -249,8 +255,9 @@ struct Worker {
     wal_pages: Arc<AtomicI32>,
     /// Pages of the log that are in the database too.
     checkpointed_pages: i32,
+    free_floor: FreeFloor,
     /// Locked until the connection, which is above, is closed.
-    _directory: DataDirectory,
+    directory: DataDirectory,
 }
 
 impl Worker {
@@ -320,7 +327,11 @@ impl Worker {
     fn transact(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Interrupted> {
         let run = |sql| self.connection.prepare_cached(sql)?.execute(()).map(drop);
         run("BEGIN IMMEDIATE")?;
-        let mut batch = Batch::new(&self.connection, &mut self.memory);
+        let bytes = operations.iter().map(|operation| operation.bytes()).sum::<usize>();
+        // Where the system cannot tell, the disk itself will.
+        let has_room =
+            DiskSpace::at(self.directory.path()).map_or(true, |disk| disk.has_room(bytes as u64, self.free_floor));
+        let mut batch = Batch::new(&self.connection, &mut self.memory, has_room);
         for operation in operations {
             let undo = operation.undo();
             if undo == Undo::Savepoint {
