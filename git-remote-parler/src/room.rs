@@ -2,7 +2,7 @@
 
 use parler_client::{Client, ClientError, PushesAnswer};
 use parler_protocol::api::Pushes;
-use parler_protocol::{ChainHash, ErrorCode, Head, RoomKind, RoomName, Seq};
+use parler_protocol::{ChainHash, Claim, ErrorCode, Head, RoomKind, RoomName, Seq};
 
 use crate::room_cache::RoomCache;
 use crate::room_state::{FoldError, RoomState};
@@ -35,15 +35,13 @@ pub enum RoomError {
     },
     /// The hub's log does not continue the one that was seen before.
     #[error(
-        "the log of room '{room}' is not the one seen before: {why}; if its hub was restored from a backup, remove {file}"
+        "the log of room '{room}' is not the one seen before: {why}; if its hub was restored from a backup: git parler trust --history --room {room}"
     )]
     Rewritten {
         /// The room.
         room: RoomName,
         /// What does not fit.
         why: String,
-        /// Where the earlier log is remembered.
-        file: String,
     },
     /// The hub answered with something else than what it was asked for.
     #[error("the hub was asked for room '{room}' and answered with '{answered}' of another place")]
@@ -94,11 +92,16 @@ impl Room {
                 Err(RoomError::OtherRoom { room, answered })
             }
             (PushesAnswer::Changed(pushes), Some(state)) => {
-                let room = Self::continue_from(state, &pushes, cache)?;
+                let (room, claims) = Self::continue_from(state, &pushes)?;
+                client.witness().claimed(&hub, &pushes.room, &claims);
                 cache.store(&room.state);
                 Ok(room)
             }
-            (PushesAnswer::Changed(pushes), None) => Self::from_start(&pushes, cache),
+            (PushesAnswer::Changed(pushes), None) => {
+                let (room, claims) = Self::from_start(&pushes, cache)?;
+                client.witness().claimed(&hub, &pushes.room, &claims);
+                Ok(room)
+            }
         }
     }
 
@@ -139,13 +142,13 @@ impl Room {
         })
     }
 
-    fn from_start(pushes: &Pushes, cache: &RoomCache) -> Result<Self, RoomError> {
+    fn from_start(pushes: &Pushes, cache: &RoomCache) -> Result<(Self, Vec<Claim>), RoomError> {
         let mut state = RoomState::empty(pushes.hub, pushes.room.clone());
         let log = |why| RoomError::Log {
             room: pushes.room.clone(),
             why: Box::new(why),
         };
-        state.fold(&raw(pushes)).map_err(log)?;
+        let claims = state.fold(&raw(pushes)).map_err(log)?;
         if state.version() != pushes.version {
             let (said, found) = (pushes.version, state.version());
             return Err(RoomError::Incomplete {
@@ -157,24 +160,17 @@ impl Room {
         if state.version() > Seq::ZERO {
             cache.store(&state);
         }
-        Ok(Self {
-            state,
-            head: pushes.head,
-        })
+        let head = pushes.head;
+        Ok((Self { state, head }, claims))
     }
 
-    fn continue_from(mut state: RoomState, pushes: &Pushes, cache: &RoomCache) -> Result<Self, RoomError> {
+    fn continue_from(mut state: RoomState, pushes: &Pushes) -> Result<(Self, Vec<Claim>), RoomError> {
         let rewritten = |why: String| RoomError::Rewritten {
             room: pushes.room.clone(),
             why,
-            file: cache
-                .file(&pushes.hub, &pushes.room)
-                .unwrap_or_default()
-                .display()
-                .to_string(),
         };
         let before = state.version();
-        state.fold(&raw(pushes)).map_err(|why| match why {
+        let claims = state.fold(&raw(pushes)).map_err(|why| match why {
             FoldError::Forked { .. } | FoldError::Order { .. } => rewritten(why.to_string()),
             _ => RoomError::Log {
                 room: pushes.room.clone(),
@@ -187,10 +183,8 @@ impl Room {
                 pushes.version
             )));
         }
-        Ok(Self {
-            state,
-            head: pushes.head,
-        })
+        let head = pushes.head;
+        Ok((Self { state, head }, claims))
     }
 }
 

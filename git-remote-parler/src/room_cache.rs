@@ -54,6 +54,17 @@ impl RoomCache {
             .map(|directory| directory.join(format!("{hub}-{}.json", room.key())))
     }
 
+    /// Forgets a room: it is read from its beginning next time.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be removed.
+    pub fn forget(&self, hub: &HubId, room: &RoomName) -> io::Result<()> {
+        match self.file(hub, room).map(std::fs::remove_file) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn load(&self, hub: &HubId, room: &RoomName) -> Option<RoomState> {
         let bytes = read_regular(&self.file(hub, room)?).ok()?;
         let kept: Kept = serde_json::from_slice(checked(&bytes)?).ok()?;

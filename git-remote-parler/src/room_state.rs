@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parler_protocol::{
-    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, HubId, Message, ObjectFormat, Oid, RefName,
-    RoomName, Seq,
+    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, Message, ObjectFormat, Oid,
+    RefName, RoomName, Seq,
 };
 use serde::{Deserialize, Serialize};
 
@@ -223,19 +223,21 @@ impl RoomState {
         (sharing <= 1).then(|| id.short())
     }
 
-    /// Folds in messages that came after [`RoomState::version`], each exactly as the hub stores it.
+    /// Folds in messages that came after [`RoomState::version`], each exactly as the hub stores it. Gives what their
+    /// authors say to have seen.
     ///
     /// # Errors
     /// [`FoldError`] for the first message that is not to be believed; the state is of no use then.
-    pub fn fold(&mut self, messages: &[impl AsRef<[u8]>]) -> Result<(), FoldError> {
+    pub fn fold(&mut self, messages: &[impl AsRef<[u8]>]) -> Result<Vec<Claim>, FoldError> {
+        let mut claims = Vec::new();
         for bytes in messages {
             let message = Message::parse(bytes.as_ref()).map_err(|error| FoldError::NotAMessage {
                 after: self.version,
                 why: error.to_string(),
             })?;
-            self.fold_message(&message)?;
+            claims.extend(self.fold_message(&message)?);
         }
-        Ok(())
+        Ok(claims)
     }
 
     #[cfg(test)]

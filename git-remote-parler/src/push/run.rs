@@ -251,6 +251,10 @@ impl Push<'_, '_> {
         if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {
             return Ok(());
         }
+        if !self.must_create {
+            // Before the bundle is made: posting would refuse it.
+            self.pusher.client.check_history(self.state().room())?;
+        }
         let packed = self.pack(&plan)?;
         if self.must_create {
             self.make_room()?;

@@ -1,8 +1,8 @@
 //! One message's effect on a room's state, and what makes a message unbelievable.
 
 use parler_protocol::{
-    BundlePart, Message, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName, Seq, Verdict, VerifyError,
-    part_kind, verify,
+    BundlePart, Claim, Message, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName, Seq, Verdict,
+    VerifyError, part_kind, verify,
 };
 
 use super::{RoomBundle, RoomRef, RoomState};
@@ -84,7 +84,7 @@ fn shown(oid: &Option<Oid>) -> String {
 }
 
 impl RoomState {
-    pub(super) fn fold_message(&mut self, message: &Message) -> Result<(), FoldError> {
+    pub(super) fn fold_message(&mut self, message: &Message) -> Result<Option<Claim>, FoldError> {
         let seq = message.seq;
         if seq <= self.version {
             return Err(FoldError::Order {
@@ -123,7 +123,7 @@ impl RoomState {
             }
         }
         self.version = seq;
-        Ok(())
+        Ok(Claim::of(message, &verdict))
     }
 
     fn add_bundle(&mut self, message: &Message, part: &BundlePart) {
@@ -336,7 +336,7 @@ mod tests {
 
         fn fold(&self, messages: &[Vec<u8>]) -> Result<RoomState, FoldError> {
             let mut state = self.state();
-            state.fold(messages).map(|()| state)
+            state.fold(messages).map(|_| state)
         }
     }
 

@@ -125,7 +125,7 @@ fn a_log_that_became_shorter_is_noticed() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("not the one seen before"), "{error}");
-    assert!(error.contains(&format!("remove {}", file.display())), "{error}");
+    assert!(error.ends_with(": git parler trust --history --room x"), "{error}");
     fs::remove_file(&file).unwrap();
     assert_eq!(agent.list(&repository), listed);
 }

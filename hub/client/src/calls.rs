@@ -12,6 +12,7 @@ use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signe
 use serde::Serialize;
 
 use crate::exchange::{Request, RequestBody};
+use crate::witness::head_of;
 use crate::{BlobReader, BlobSource, BundleStream, Client, ClientError};
 
 /// Which part of a log to read.
@@ -80,7 +81,16 @@ impl Client {
     /// # Errors
     /// As every call.
     pub fn rooms(&self) -> Result<RoomList, ClientError> {
-        self.call(&Request::get(paths::ROOMS.to_owned()))
+        let hub = self.hub_id()?;
+        let asked = self.witness().asking(&hub, None);
+        let list: RoomList = self.call(&Request::get(paths::ROOMS.to_owned()))?;
+        // A session that was renewed on the way may be another hub's.
+        if self.hub_id()? == hub {
+            for found in &list.rooms {
+                self.witness().told(&hub, &found.room, &found.head, &asked);
+            }
+        }
+        Ok(list)
     }
 
     /// A room's members.
@@ -129,7 +139,8 @@ impl Client {
     /// instead of it, makes that safe.
     ///
     /// # Errors
-    /// `ref_moved`, `ref_directory_conflict`, `idempotency_conflict` and others of the hub;
+    /// [`ClientError::InDoubt`] where the witness objects: nothing was sent then. `ref_moved`,
+    /// `ref_directory_conflict`, `idempotency_conflict` and others of the hub;
     /// [`ClientError::OutcomeUnknown`] when it is not known whether the message is stored.
     pub fn post(
         &self,
@@ -138,6 +149,7 @@ impl Client {
         key: Option<&str>,
         blob: Option<&dyn BlobSource>,
     ) -> Result<Posted, ClientError> {
+        self.check_history(room)?;
         let body = message.body.clone().into();
         let mut request = Request {
             method: Method::POST,
@@ -169,12 +181,8 @@ impl Client {
         if parts.status != StatusCode::NOT_MODIFIED {
             return self.read_json(&body).map(PushesAnswer::Changed);
         }
-        let head = parts
-            .headers
-            .get(paths::HEAD_HEADER)
-            .and_then(|head| head.to_str().ok()?.parse().ok());
         Ok(PushesAnswer::NotModified {
-            head: head.ok_or_else(|| self.not_a_hub("no head with a 304"))?,
+            head: head_of(&parts.headers).ok_or_else(|| self.not_a_hub("no head with a 304"))?,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use parler_protocol::{ErrorCode, Problem};
+use parler_protocol::{ErrorCode, Problem, RoomName};
 
 /// Why a call failed. Texts name the hub, never a token, key or invite.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,14 @@ pub enum ClientError {
         address: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The room's log is not the one that was known, so nothing was signed for it and nothing sent.
+    #[error("nothing is sent to room '{room}': {why}")]
+    InDoubt {
+        /// The room.
+        room: RoomName,
+        /// What the witness says.
+        why: String,
     },
     /// The blob to send could not be read.
     #[error("cannot read what was to be sent: {0}")]

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::exchange::Request;
 use crate::sse::{SseEvent, SseParser, TooLong};
+use crate::witness::head_of;
 use crate::{Client, ClientError, ReadFrom};
 
 /// Largest event: a message with all that the hub adds to it, escaped names among it.
@@ -53,10 +54,7 @@ impl Client {
         let mut request = Request::get(path);
         request.headers.push((ACCEPT, paths::EVENT_STREAM_TYPE.to_owned()));
         let response = self.open(&request)?;
-        let head = response.headers().get(paths::HEAD_HEADER);
-        let head = head
-            .and_then(|head| head.to_str().ok()?.parse().ok())
-            .ok_or_else(|| self.not_a_hub("a stream without a head"))?;
+        let head = head_of(response.headers()).ok_or_else(|| self.not_a_hub("a stream without a head"))?;
         Ok(EventStream {
             client: self,
             room: room.clone(),

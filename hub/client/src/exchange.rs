@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use crate::revive::Reviving;
-use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, SessionCache};
+use crate::witness::head_of;
+use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, NoWitness, SessionCache, Witness};
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -77,6 +78,7 @@ pub struct Client {
     http: reqwest::Client,
     session: RefCell<Option<CachedSession>>,
     pub(crate) reviving: Reviving,
+    pub(crate) witness: Arc<dyn Witness>,
 }
 
 /// What a request carries.
@@ -150,6 +152,7 @@ impl Client {
             runtime,
             http,
             session,
+            witness: Arc::new(NoWitness),
         })
     }
 
@@ -317,17 +320,17 @@ impl Client {
     /// One attempt, with the session renewed once where the hub no longer takes it.
     async fn attempt(&self, request: &Request<'_>, unanswered: &Cell<bool>) -> Result<Response, ClientError> {
         let session = self.session().await?;
-        let send = async |token: &str| {
-            let answer = self.send(request, Some(token)).await;
+        let send = async |session: &CachedSession| {
+            let answer = self.send(request, Some(session)).await;
             if matches!(answer, Err(ClientError::Lost { .. } | ClientError::Deadline { .. })) {
                 unanswered.set(true);
             }
             answer
         };
-        match send(&session.token).await {
+        match send(&session).await {
             Err(ClientError::Problem(problem)) if problem.code == ErrorCode::Unauthenticated => {
                 let (session, _) = self.prove(problem.challenge, None).await?;
-                send(&session.token).await
+                send(&session).await
             }
             answer => answer,
         }
@@ -395,15 +398,17 @@ impl Client {
     }
 
     /// Sends a request once. An answer of 400 and above is an error.
-    async fn send(&self, request: &Request<'_>, token: Option<&str>) -> Result<Response, ClientError> {
+    async fn send(&self, request: &Request<'_>, session: Option<&CachedSession>) -> Result<Response, ClientError> {
+        let place = session.and_then(|session| Some((&session.hub, paths::room_of(&request.path)?)));
+        let asked = place.as_ref().map(|(hub, room)| self.witness.asking(hub, Some(room)));
         let mut builder = self
             .http
             .request(request.method.clone(), self.options.address.join(&request.path));
         if !request.headers.iter().any(|(name, _)| name == ACCEPT) {
             builder = builder.header(ACCEPT, "application/json");
         }
-        if let Some(token) = token {
-            builder = builder.header(AUTHORIZATION, format!("Bearer {token}"));
+        if let Some(session) = session {
+            builder = builder.header(AUTHORIZATION, format!("Bearer {}", session.token));
         }
         for (name, value) in &request.headers {
             builder = builder.header(name, value);
@@ -429,6 +434,9 @@ impl Client {
             answer = builder.send() => answer.map_err(|error| self.transport_error(&error))?,
             () = progress.stalled(stall) => return Err(self.deadline(stall)),
         };
+        if let (Some((hub, room)), Some(asked), Some(head)) = (&place, &asked, head_of(response.headers())) {
+            self.witness.told(hub, room, &head, asked);
+        }
         if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }

@@ -15,6 +15,7 @@ mod exchange;
 mod revive;
 mod session;
 mod sse;
+mod witness;
 
 pub use address::{AddressError, HubAddress};
 pub use blob_source::BlobSource;
@@ -25,3 +26,4 @@ pub use event_stream::{EventStream, Streamed};
 pub use exchange::{Client, ClientOptions, Deadlines};
 pub use revive::{Revive, Revived};
 pub use session::{CachedSession, Identity, NoSessionCache, SessionCache};
+pub use witness::{Asked, NoWitness, Witness};

@@ -108,6 +108,13 @@ pub fn upload(room: &RoomName, id: &UploadId) -> String {
     format!("{ROOMS}/{room}/uploads/{id}")
 }
 
+/// The room that a path is about, if it is about one.
+pub fn room_of(path: &str) -> Option<RoomName> {
+    let rest = path.strip_prefix(ROOMS)?.strip_prefix('/')?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
 /// On every room answer, 304 too: the log's head, `SEQ H`.
 pub const HEAD_HEADER: &str = "parler-head";
 /// On a message that brings a blob's bytes behind it: the length of the message's JSON in bytes.
@@ -145,4 +152,37 @@ pub mod event {
     pub const HEADS: &str = "heads";
     /// One of my rooms has grown, or is new to me.
     pub const HINT: &str = "hint";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_of_a_path_is_found() {
+        let room: RoomName = "build".parse().unwrap();
+        let id = BundleId::of(b"x");
+        for path in [
+            members(&room),
+            messages(&room) + "?after=3",
+            stream(&room),
+            cursor(&room),
+            pushes(&room, Seq::ZERO),
+            blob(&room, &id),
+            bundles(&room, &[id]),
+            format!("{ROOMS}/build"),
+        ] {
+            assert_eq!(room_of(&path), Some(room.clone()), "{path}");
+        }
+        for path in [
+            ROOMS,
+            SESSION,
+            EVENTS,
+            "/v1/rooms/",
+            "/v1/rooms/..%2f/x",
+            "/v1/roomsx/y",
+        ] {
+            assert_eq!(room_of(path), None, "{path}");
+        }
+    }
 }
