@@ -10,19 +10,43 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use parler_protocol::AgentId;
+use parler_protocol::{AgentId, TokenName};
 
 use crate::problem::{Fatal, Refusal};
 use crate::state::{Phase, SharedState};
 
 /// Where the request's author is noted once known.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Caller(Arc<OnceLock<AgentId>>);
+pub(crate) struct Caller(Arc<OnceLock<Who>>);
+
+#[derive(Debug)]
+enum Who {
+    Agent(AgentId),
+    Token(TokenName),
+}
 
 impl Caller {
     pub(crate) fn is(&self, agent: AgentId) {
         // Set once: a request has one author.
-        let _ = self.0.set(agent);
+        let _ = self.0.set(Who::Agent(agent));
+    }
+
+    pub(crate) fn is_token(&self, name: &TokenName) {
+        let _ = self.0.set(Who::Token(name.clone()));
+    }
+
+    fn agent(&self) -> Option<&AgentId> {
+        match self.0.get() {
+            Some(Who::Agent(agent)) => Some(agent),
+            _ => None,
+        }
+    }
+
+    fn token(&self) -> Option<&TokenName> {
+        match self.0.get() {
+            Some(Who::Token(name)) => Some(name),
+            _ => None,
+        }
     }
 }
 
@@ -46,7 +70,8 @@ pub(crate) async fn access_log(State(state): State<SharedState>, mut request: Re
         route = route.as_ref().map_or("unmatched", MatchedPath::as_str),
         status = response.status().as_u16(),
         elapsed_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
-        agent = caller.0.get().map(tracing::field::display),
+        agent = caller.agent().map(tracing::field::display),
+        token = caller.token().map(tracing::field::display),
         "request"
     );
     if let Some(Fatal(why)) = response.extensions_mut().remove::<Fatal>() {

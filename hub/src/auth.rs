@@ -1,16 +1,19 @@
-//! Who a request is from: the bearer of a session token. Unknown, malformed and ended tokens get one answer.
+//! Who a request is from: the bearer of a session, or of a token for CI. Unknown, malformed and ended sessions get one
+//! answer; what a token may call is decided in [`crate::token_access`].
 
 use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
+use parler_protocol::AccessToken;
 
 use crate::access_log::Caller;
 use crate::problem::Refusal;
 use crate::sessions::{REMEMBERED_MS, token_hash};
 use crate::state::{HubState, SharedState};
-use crate::store::{Principal, TokenHash};
+use crate::store::{Principal, TokenHash, TokenHolder};
+use crate::token_access;
 
 /// The address at the other end of the connection.
 #[derive(Debug, Clone, Copy)]
@@ -36,21 +39,52 @@ impl FromRequestParts<SharedState> for Authenticated {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &SharedState) -> Result<Self, Refusal> {
-        let token = parts
-            .headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(bearer);
-        let principal = match token.and_then(token_hash) {
-            None => None,
-            Some(token) => who(state, token).await?,
-        };
-        let principal = principal.ok_or_else(|| state.unauthenticated("no session, or one that ended"))?;
-        if let Some(caller) = parts.extensions.get::<Caller>() {
-            caller.is(principal.agent);
-        }
-        Ok(Self(principal))
+        authenticate(parts, state).await.map(|(principal, _)| Self(principal))
     }
+}
+
+/// The token that the request carries. A request with a session is answered as if there were nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder(pub(crate) TokenHolder);
+
+impl FromRequestParts<SharedState> for Holder {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &SharedState) -> Result<Self, Refusal> {
+        let (_, holder) = authenticate(parts, state).await?;
+        holder.map(Self).ok_or_else(Refusal::not_found)
+    }
+}
+
+/// Finds out who asks. A token asks as the account that its messages belong to.
+pub(crate) async fn authenticate(
+    parts: &mut Parts,
+    state: &SharedState,
+) -> Result<(Principal, Option<TokenHolder>), Refusal> {
+    let bearer = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(bearer)
+        .map(str::to_owned);
+    let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_default();
+    if let Some(token) = bearer.as_deref().filter(|bearer| AccessToken::is_form_of(bearer)) {
+        let holder = token_access::let_in(state, parts, token).await?;
+        caller.is_token(&holder.summary.name);
+        let principal = Principal {
+            agent: holder.account,
+            name: holder.summary.name.sender(),
+            role: None,
+        };
+        return Ok((principal, Some(holder)));
+    }
+    let principal = match bearer.as_deref().and_then(token_hash) {
+        None => None,
+        Some(token) => who(state, token).await?,
+    };
+    let principal = principal.ok_or_else(|| state.unauthenticated("no session, or one that ended"))?;
+    caller.is(principal.agent);
+    Ok((principal, None))
 }
 
 /// Whose token this is. The store is asked about the end of the time for which its answer is remembered, so that no

@@ -13,3 +13,4 @@ pub(crate) mod refs;
 pub(crate) mod rooms;
 pub(crate) mod sessions;
 pub(crate) mod stream;
+pub(crate) mod tokens;

@@ -28,6 +28,7 @@ mod posted_message;
 mod problem;
 mod query;
 mod rate;
+mod reserved_name;
 mod room_blob;
 mod room_call;
 mod router;
@@ -35,6 +36,7 @@ mod server;
 mod sessions;
 mod state;
 mod streams;
+mod token_access;
 
 pub use clock::Clock;
 pub use disk_space::FreeFloor;

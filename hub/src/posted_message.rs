@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use parler_protocol::api::{PostMessage, RoomAnswer};
 use parler_protocol::{
-    BundleId, BundlePart, ErrorCode, HubId, Message, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart,
-    Verdict, limits, parse_json, part_kind, retry_digest, verify,
+    AgentId, BundleId, BundlePart, ErrorCode, HubId, Message, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate,
+    RefsPart, Verdict, limits, parse_json, part_kind, retry_digest, verify,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -99,12 +99,14 @@ impl PostedMessage {
         }
     }
 
-    /// Checks that a message with refs or a bundle is signed by its author for this hub, room and moment.
+    /// Checks that the message is signed by its author, or by `signed_by` in the author's name, for this hub, room and
+    /// moment.
     pub(crate) fn check_signature(
         &self,
         hub: &HubId,
         room: &RoomAnswer,
         by: &Principal,
+        signed_by: Option<AgentId>,
         now: i64,
     ) -> Result<(), Refusal> {
         // The message as it would be stored: `verify` looks at it the way every reader will.
@@ -113,7 +115,7 @@ impl PostedMessage {
             id: self.id,
             room: room.room.as_str(),
             from: From {
-                id: by.agent.to_string(),
+                id: signed_by.unwrap_or(by.agent).to_string(),
                 name: by.name.as_str(),
                 role: by.role.as_ref().map(|role| role.as_str()),
             },
@@ -132,7 +134,7 @@ impl PostedMessage {
         };
         Err(Refusal::new(
             ErrorCode::BadSignature,
-            format!("a message with refs or a bundle must be signed: {why}"),
+            format!("a message with refs or a bundle, or by a token, must be signed: {why}"),
         ))
     }
 
@@ -140,6 +142,7 @@ impl PostedMessage {
     pub(crate) fn into_append(
         self,
         by: Principal,
+        signed_by: Option<AgentId>,
         room: parler_protocol::RoomName,
         key: Option<String>,
         blob: Option<NewBlob>,
@@ -153,7 +156,7 @@ impl PostedMessage {
         });
         Append {
             by,
-            signed_by: None,
+            signed_by,
             room,
             id: self.id,
             key: key.unwrap_or_else(|| self.id.to_string()),

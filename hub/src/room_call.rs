@@ -9,14 +9,17 @@ use axum::response::Response;
 use parler_protocol::{ErrorCode, RoomName};
 
 use crate::answer::tell_head;
-use crate::auth::Authenticated;
+use crate::auth::authenticate;
 use crate::problem::Refusal;
 use crate::state::SharedState;
-use crate::store::{Principal, Store, StoreError};
+use crate::store::{Principal, Store, StoreError, TokenHolder};
+use crate::token_access::check_not_ended;
 
 pub(crate) struct RoomCall {
     pub(crate) state: SharedState,
     pub(crate) principal: Principal,
+    /// The token by which the principal asks, where it is no agent.
+    pub(crate) token: Option<TokenHolder>,
     /// As the request spells it: any case.
     pub(crate) room: RoomName,
 }
@@ -25,7 +28,7 @@ impl FromRequestParts<SharedState> for RoomCall {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &SharedState) -> Result<Self, Refusal> {
-        let Authenticated(principal) = Authenticated::from_request_parts(parts, state).await?;
+        let (principal, token) = authenticate(parts, state).await?;
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|_| Refusal::not_found())?;
@@ -38,6 +41,7 @@ impl FromRequestParts<SharedState> for RoomCall {
         Ok(Self {
             state: SharedState::clone(state),
             principal,
+            token,
             room,
         })
     }
@@ -53,11 +57,19 @@ impl RoomCall {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
+        self.check_not_ended()?;
         match transaction().await {
             Ok(done) => Ok(done),
             Err(StoreError::NotFound) if self.joins_at_first_use().await? => transaction().await.map_err(Refusal::from),
             Err(error) => Err(self.refusal(error.into()).await),
         }
+    }
+
+    /// A token may end while its call waits for something.
+    pub(crate) fn check_not_ended(&self) -> Result<(), Refusal> {
+        self.token
+            .as_ref()
+            .map_or(Ok(()), |token| check_not_ended(&self.state, token))
     }
 
     /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet. Whether it is in now.

@@ -3,14 +3,14 @@
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use parler_protocol::ErrorCode;
 use parler_protocol::paths::{self, template};
 
 use crate::access_log::access_log;
 use crate::guard::guard;
 use crate::handlers::{
-    blobs, bundles, cursor, events, health, invites, messages, pushes, refs, rooms, sessions, stream,
+    blobs, bundles, cursor, events, health, invites, messages, pushes, refs, rooms, sessions, stream, tokens,
 };
 use crate::problem::Refusal;
 use crate::state::SharedState;
@@ -24,6 +24,10 @@ pub(crate) fn router(state: SharedState) -> Router {
         .route(paths::JOIN, post(invites::join))
         .route(paths::ROOMS, post(rooms::create).get(rooms::list))
         .route(paths::EVENTS, get(events::get))
+        .route(paths::TOKENS, post(tokens::create).get(tokens::list))
+        .route(template::TOKEN_NAMED, delete(tokens::revoke))
+        .route(paths::TOKEN, get(tokens::show))
+        .route(template::ROOM, get(rooms::get))
         .route(template::MEMBERS, get(rooms::members))
         .route(template::MESSAGES, get(messages::get).post(messages::post))
         .route(template::STREAM, get(stream::get))

@@ -51,7 +51,12 @@ impl HubState {
 
     /// A 401, which always brings a challenge to answer.
     pub(crate) fn unauthenticated(&self, detail: &str) -> Refusal {
-        let mut problem = Problem::new(ErrorCode::Unauthenticated, detail);
+        self.challenging(ErrorCode::Unauthenticated, detail)
+    }
+
+    /// A refusal with this code, which brings a challenge to answer.
+    pub(crate) fn challenging(&self, code: ErrorCode, detail: &str) -> Refusal {
+        let mut problem = Problem::new(code, detail);
         problem.challenge = Some(self.challenges.issue(self.now_ms()));
         problem.into()
     }

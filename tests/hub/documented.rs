@@ -36,35 +36,56 @@ fn every_error_code_is_documented_with_its_status() {
     }
 }
 
+/// Every path with a method that it takes.
+pub(crate) const ROUTED: &[(&str, &str)] = &[
+    (paths::HEALTH, "GET"),
+    (paths::SESSION, "POST"),
+    (paths::INVITES, "POST"),
+    (paths::JOIN, "POST"),
+    (paths::ROOMS, "GET"),
+    (paths::ROOMS, "POST"),
+    (paths::EVENTS, "GET"),
+    (paths::TOKENS, "GET"),
+    (paths::TOKENS, "POST"),
+    (template::TOKEN_NAMED, "DELETE"),
+    (paths::TOKEN, "GET"),
+    (template::ROOM, "GET"),
+    (template::MEMBERS, "GET"),
+    (template::MESSAGES, "GET"),
+    (template::MESSAGES, "POST"),
+    (template::STREAM, "GET"),
+    (template::CURSOR, "PUT"),
+    (template::PUSHES, "GET"),
+    (template::REFS, "GET"),
+    (template::BLOB, "GET"),
+    (template::BUNDLES, "GET"),
+];
+
+/// Nothing is routed that these tests do not know of.
+#[test]
+fn the_table_is_the_routers() {
+    let router = include_str!("../../hub/src/router.rs");
+    let calls: usize = ["get(", "post(", "put(", "delete(", "patch("]
+        .iter()
+        .map(|method| router.matches(&format!("{method}")).count() - router.matches(&format!("_{method}")).count())
+        .sum();
+    assert_eq!(calls, ROUTED.len());
+}
+
 #[tokio::test]
 async fn every_path_is_routed_and_documented() {
     let hub = TestHub::start().await;
     let alice = hub.agent("alice").await;
-    let routed = [
-        (paths::HEALTH, "GET"),
-        (paths::SESSION, "POST"),
-        (paths::INVITES, "POST"),
-        (paths::JOIN, "POST"),
-        (paths::ROOMS, "GET"),
-        (paths::ROOMS, "POST"),
-        (paths::EVENTS, "GET"),
-        (template::MEMBERS, "GET"),
-        (template::MESSAGES, "GET"),
-        (template::MESSAGES, "POST"),
-        (template::STREAM, "GET"),
-        (template::CURSOR, "PUT"),
-        (template::PUSHES, "GET"),
-        (template::REFS, "GET"),
-        (template::BLOB, "GET"),
-        (template::BUNDLES, "GET"),
-    ];
-    for (path, method) in routed {
+    for (path, method) in ROUTED {
         assert!(
             DOCUMENT.contains(&format!("{method} {path}")),
             "{method} {path} is not documented"
         );
         // A method that no path takes shows whether the path is there.
-        let path = path.replace("{room}", "r").replace("{id}", &"a".repeat(64));
+        let path = path
+            .replace("{room}", "r")
+            .replace("{id}", &"a".repeat(64))
+            .replace("{name}", "n");
         let answer = alice.send("PATCH", &path, |request| request, "").await;
         answer.problem(ErrorCode::MethodNotAllowed);
         assert!(answer.header("allow").contains(method), "{method} {path}");

@@ -21,3 +21,4 @@ mod pushes;
 mod rooms;
 mod sessions;
 mod streams;
+mod tokens;

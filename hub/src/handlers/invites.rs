@@ -44,6 +44,7 @@ pub(crate) async fn create(
     let call = RoomCall {
         state,
         principal,
+        token: None,
         room: request.room,
     };
     let created = call.run(|| call.store().create_invite(invite.clone())).await?;

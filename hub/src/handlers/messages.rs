@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::{BundleId, ErrorCode, Head, RoomName, Seq, limits, paths};
+use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, limits, paths};
 use serde::Serialize;
 
 use crate::answer::{room_json, with_messages};
@@ -25,6 +25,13 @@ struct Before<'a> {
 struct After {
     cursor: Seq,
     head: Head,
+}
+
+/// What a request's headers say of the message it posts.
+struct Headers {
+    key: Option<String>,
+    /// The key of a token's job.
+    signed_by: Option<AgentId>,
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`
@@ -78,18 +85,21 @@ async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duratio
 /// `POST /v1/rooms/{room}/messages`
 pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let key = idempotency_key(&parts.headers)?;
+    let headers = Headers {
+        key: idempotency_key(&parts.headers)?,
+        signed_by: signed_by(&call, &parts.headers)?,
+    };
     match media_type(&parts.headers).as_str() {
         "application/json" => {
             let max_bytes = limits::MAX_MESSAGE_BYTES;
             check_announced(&parts.headers, max_bytes as u64)?;
             let body = BodyReader::new(body, &call.state.options.limits).all(max_bytes).await?;
-            let message = checked(&call, &body).await?;
-            store(&call, append_of(&call, message, key, None)).await
+            let message = checked(&call, &headers, &body).await?;
+            store(&call, append_of(&call, message, headers, None)).await
         }
         paths::MESSAGE_WITH_BLOB_TYPE => {
             let mut reader = BodyReader::new(body, &call.state.options.limits);
-            let mut response = post_with_blob(call, &parts.headers, &mut reader, key)
+            let mut response = post_with_blob(call, &parts.headers, &mut reader, headers)
                 .await
                 .into_response();
             if !reader.is_over() {
@@ -112,7 +122,7 @@ async fn post_with_blob(
     call: RoomCall,
     headers: &HeaderMap,
     reader: &mut BodyReader,
-    key: Option<String>,
+    of_message: Headers,
 ) -> Result<Response, Refusal> {
     let hub_limits = &call.state.options.limits;
     let length = content_length(headers).ok_or_else(|| Refusal::bad_request("a blob is sent with Content-Length"))?;
@@ -131,7 +141,7 @@ async fn post_with_blob(
     }
 
     let message = reader.exactly(message_length as usize).await?;
-    let message = checked(&call, &message).await?;
+    let message = checked(&call, &of_message, &message).await?;
     let id = message.blob_of_size(size)?;
     if size <= limits::INLINE_BLOB_BYTES {
         let bytes = reader.all(size as usize).await?;
@@ -139,10 +149,10 @@ async fn post_with_blob(
             return Err(call.refusal(crate::blob_store::BlobError::Mismatch(id).into()).await);
         }
         let blob = NewBlob::Inline { id, bytes };
-        return store(&call, append_of(&call, message, key, Some(blob))).await;
+        return store(&call, append_of(&call, message, of_message, Some(blob))).await;
     }
 
-    let append = append_of(&call, message, key, Some(NewBlob::File { id, size }));
+    let append = append_of(&call, message, of_message, Some(NewBlob::File { id, size }));
     // All that can be refused is refused before the bytes are read, and a repetition answered.
     if let Some(repeated) = call.run(|| call.store().check_append(&append)).await? {
         return answer(&call, &repeated).await;
@@ -156,22 +166,30 @@ async fn post_with_blob(
 }
 
 /// Reads a message and checks all that can be checked without the store's writer.
-async fn checked(call: &RoomCall, message: &[u8]) -> Result<PostedMessage, Refusal> {
+async fn checked(call: &RoomCall, headers: &Headers, message: &[u8]) -> Result<PostedMessage, Refusal> {
     let message = PostedMessage::parse(message)?;
-    if message.is_push() {
+    // Whoever has the token could say any key is a job's: the signature shows that the job has it.
+    if message.is_push() || headers.signed_by.is_some() {
         let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
         message
-            .check_signature(&call.state.hub, &room, &call.principal, call.state.now_ms())
+            .check_signature(
+                &call.state.hub,
+                &room,
+                &call.principal,
+                headers.signed_by,
+                call.state.now_ms(),
+            )
             .map_err(|refusal| refusal.with_head(room.head))?;
     }
     Ok(message)
 }
 
-fn append_of(call: &RoomCall, message: PostedMessage, key: Option<String>, blob: Option<NewBlob>) -> Append {
+fn append_of(call: &RoomCall, message: PostedMessage, headers: Headers, blob: Option<NewBlob>) -> Append {
     message.into_append(
         call.principal.clone(),
+        headers.signed_by,
         call.room.clone(),
-        key,
+        headers.key,
         blob,
         call.state.now_ms(),
     )
@@ -192,6 +210,18 @@ async fn answer(call: &RoomCall, appended: &Appended) -> Result<Response, Refusa
     // The first answer again, in which the head is that of then; the header tells today's.
     let room = call.store().room(call.principal.agent, &call.room).await?;
     room_json(StatusCode::OK, &appended.posted, &room.head)
+}
+
+/// The key that signed what a token posts: each of its jobs has one of its own.
+fn signed_by(call: &RoomCall, headers: &HeaderMap) -> Result<Option<AgentId>, Refusal> {
+    if call.token.is_none() {
+        return Ok(None);
+    }
+    let key = headers
+        .get(paths::AGENT_HEADER)
+        .and_then(|key| key.to_str().ok()?.parse().ok());
+    key.map(Some)
+        .ok_or_else(|| Refusal::bad_request("what a token posts names the key that signed it: Parler-Agent"))
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {

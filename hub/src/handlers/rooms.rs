@@ -43,6 +43,12 @@ pub(crate) async fn list(
     )
 }
 
+/// `GET /v1/rooms/{room}`
+pub(crate) async fn get(call: RoomCall) -> Result<Response, Refusal> {
+    let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
+    room_json(StatusCode::OK, &room, &room.head)
+}
+
 /// `GET /v1/rooms/{room}/members`
 pub(crate) async fn members(call: RoomCall) -> Result<Response, Refusal> {
     let (room, members) = call

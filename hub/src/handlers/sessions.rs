@@ -16,6 +16,7 @@ use crate::auth::Peer;
 use crate::body::Json;
 use crate::guard::Authority;
 use crate::problem::Refusal;
+use crate::reserved_name::is_reserved;
 use crate::sessions::new_token;
 use crate::state::{HubState, SharedState};
 use crate::store::{NewSession, Principal};
@@ -37,6 +38,12 @@ pub(crate) async fn open(
         return Err(state.unauthenticated("the proof is not accepted; answer the new challenge"));
     }
     caller.is(request.id);
+    if is_reserved(&request.name) {
+        return Err(Refusal::new(
+            ErrorCode::NameReserved,
+            "a name that begins with ci/, or looks so, is a token's",
+        ));
+    }
 
     let (token, hash) = new_token().map_err(Refusal::internal)?;
     let ttl_ms = i64::try_from(state.options.limits.session_ttl.as_millis()).unwrap_or(i64::MAX);

@@ -109,6 +109,11 @@ impl LogStream {
 
     /// Reads on. Each time anew it is asked whether the agent is a member.
     async fn read(&mut self) {
+        if self.call.check_not_ended().is_err() {
+            self.is_over = true;
+            self.ready.push_back(farewell("the token has ended"));
+            return;
+        }
         let agent = self.call.principal.agent;
         let (limit, room) = (limits::MAX_PAGE_MESSAGES, &self.call.room);
         match self
