@@ -39,7 +39,20 @@ pub struct RefChange {
     /// A revision of this repository; none deletes the ref.
     pub source: Option<String>,
     /// Whether the ref may move to something that does not contain what it points at.
-    pub forced: bool,
+    pub force: Force,
+}
+
+/// What lets a ref move to something that does not contain what it points at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Force {
+    /// Nothing does.
+    #[default]
+    No,
+    /// `+`, `--force`: whatever it points at. As in git, a lease beside it counts for nothing.
+    Always,
+    /// `--force-with-lease`: that the room has it at this object, or does not have it (none). Where that is not so it does
+    /// not move at all.
+    Lease(Option<Oid>),
 }
 
 /// A revision that is sent in a bundle without moving a ref.
@@ -72,6 +85,10 @@ pub struct PushRequest<'a> {
     pub full: bool,
     /// Make a bundle also for a commit in the middle of what the room has, so that it can be named.
     pub name_every_tip: bool,
+    /// All refs move or none.
+    pub atomic: bool,
+    /// Decide everything and send nothing: the report tells what would be.
+    pub dry_run: bool,
 }
 
 /// What became of one ref.

@@ -21,6 +21,7 @@ mod line;
 mod options;
 mod policy;
 mod push_batch;
+mod push_options;
 
 use line::Lines;
 use options::Options;

@@ -3,7 +3,7 @@
 
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
-    CutOff, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
+    CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
     RoomLookup,
 };
 use git_remote_parler::repository::{LocalHead, Repository};
@@ -33,9 +33,9 @@ pub(crate) fn push_policy(repository: &Repository, hub: &HubChoice, base: Option
 
 /// Reads one ref as it stands on a command line: `NAME`, `SRC:DST`, `:DST` to delete, `+` in front to force.
 pub(crate) fn parse_change(repository: &Repository, text: &str) -> Result<RefChange> {
-    let (forced, text) = match text.strip_prefix('+') {
-        Some(rest) => (true, rest),
-        None => (false, text),
+    let (force, text) = match text.strip_prefix('+') {
+        Some(rest) => (Force::Always, rest),
+        None => (Force::No, text),
     };
     let (source, destination) = match text.split_once(':') {
         Some((source, destination)) => (source, Some(destination)),
@@ -46,7 +46,7 @@ pub(crate) fn parse_change(repository: &Repository, text: &str) -> Result<RefCha
         return Ok(RefChange {
             destination: full_name(destination, Some("refs/heads/"))?,
             source: None,
-            forced,
+            force,
         });
     }
     let named = local_name(repository, source)?;
@@ -64,7 +64,7 @@ pub(crate) fn parse_change(repository: &Repository, text: &str) -> Result<RefCha
     Ok(RefChange {
         destination,
         source: Some(named.unwrap_or_else(|| source.to_owned())),
-        forced,
+        force,
     })
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn current_branch(repository: &Repository) -> Result<RefChange> {
         LocalHead::Branch { name, .. } => Ok(RefChange {
             destination: full_name(&name, None)?,
             source: Some(name),
-            forced: false,
+            force: Force::No,
         }),
         LocalHead::Detached { .. } => Err(detached()),
         LocalHead::Unborn { name } => {
@@ -192,10 +192,11 @@ pub(crate) fn push(
 ) -> Result<()> {
     let cache = context.room_cache();
     let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, RoomLookup::Unread)?;
-    let failure = report
-        .refs
-        .iter()
-        .find_map(refused)
+    // What failed for another ref comes after that one.
+    let refused = || report.refs.iter().filter_map(refused);
+    let failure = refused()
+        .find(|(_, why)| **why != Refusal::AtomicPush)
+        .or_else(|| refused().next())
         .map(|(name, why)| refusal_error(name, why, &report));
     if report.room_created {
         output.remark(&format!("made room '{}'", report.room));
@@ -239,6 +240,10 @@ fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Erro
         Refusal::AlreadyExists | Refusal::NeedsForce => {
             Error::new(ErrorKind::Conflict, what).then("+ before the ref to force")
         }
+        Refusal::StaleInfo => {
+            Error::new(ErrorKind::Conflict, what).then(format!("git fetch parler::room/{room}, and look again"))
+        }
+        Refusal::AtomicPush => Error::new(ErrorKind::Conflict, what),
         Refusal::Other(_) => match &report.cut_off {
             Some(cut_off) => cut_off.clone().into(),
             None => Error::new(ErrorKind::Refused, what),
@@ -374,7 +379,7 @@ mod tests {
             let change = parse_change(&repository, text).unwrap();
             assert_eq!(change.source.as_deref(), Some(source), "{text}");
             assert_eq!(change.destination.as_str(), destination, "{text}");
-            assert_eq!(change.forced, forced, "{text}");
+            assert_eq!(change.force == Force::Always, forced, "{text}");
         }
         let deleted = parse_change(&repository, ":topic/x").unwrap();
         assert_eq!(

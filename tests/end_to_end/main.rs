@@ -16,6 +16,7 @@ mod json;
 mod killed_client;
 mod killed_hub;
 mod local_hub_life;
+mod push_matrix;
 mod race;
 mod reading;
 mod refs;

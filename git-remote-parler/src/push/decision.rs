@@ -5,6 +5,7 @@ use std::fmt;
 
 use parler_protocol::{Oid, RefName};
 
+use super::Force;
 use crate::repository::{ObjectKind, Resolved};
 
 /// Why a ref does not move. The texts are the ones that git's helper protocol gives a meaning to, so that git prints its
@@ -19,6 +20,10 @@ pub enum Refusal {
     AlreadyExists,
     /// The old or the new object is not a commit.
     NeedsForce,
+    /// The room has it elsewhere than a lease says, or it moved between the look and a forced push.
+    StaleInfo,
+    /// It could move, and another ref of a push that is all or nothing could not.
+    AtomicPush,
     /// Something git has no word of its own for.
     Other(String),
 }
@@ -31,6 +36,8 @@ impl fmt::Display for Refusal {
             Self::FetchFirst => "fetch first",
             Self::AlreadyExists => "already exists",
             Self::NeedsForce => "needs force",
+            Self::StaleInfo => "stale info",
+            Self::AtomicPush => "atomic push failed",
             Self::Other(why) => why,
         })
     }
@@ -57,8 +64,7 @@ pub(super) struct Wish<'a> {
     pub(super) current: Option<Oid>,
     /// Where it is to go; none: it is to be deleted.
     pub(super) new: Option<Resolved>,
-    /// `+`.
-    pub(super) forced: bool,
+    pub(super) force: Force,
     /// Whether the room's HEAD points at it.
     pub(super) is_head: bool,
 }
@@ -82,15 +88,22 @@ pub(super) fn decide<E>(
     relation: impl FnOnce(Oid, &Resolved) -> Result<Relation, E>,
 ) -> Result<Decision, E> {
     let other = |why: String| Ok(Decision::Refuse(Refusal::Other(why)));
-    let new = match (&wish.new, wish.current) {
+    let current = wish.current;
+    if wish.new.is_some_and(|new| current == Some(new.oid)) {
+        return Ok(Decision::UpToDate);
+    }
+    let may_rewind = match wish.force {
+        Force::No => false,
+        Force::Always => true,
+        Force::Lease(expected) if expected == current => true,
+        Force::Lease(_) => return Ok(Decision::Refuse(Refusal::StaleInfo)),
+    };
+    let new = match (&wish.new, current) {
         (None, None) => return Ok(Decision::NothingToDelete),
         (None, Some(_)) if wish.is_head => return other("deletion of the current branch prohibited".to_owned()),
         (None, Some(_)) => return Ok(Decision::Move { rewinds: false }),
         (Some(new), _) => new,
     };
-    if wish.current == Some(new.oid) {
-        return Ok(Decision::UpToDate);
-    }
     if new.commit.is_none() {
         return other(format!(
             "a room holds commits and tags of commits, and this is a {}",
@@ -100,10 +113,10 @@ pub(super) fn decide<E>(
     if wish.name.branch().is_some() && new.kind != ObjectKind::Commit {
         return other(format!("a branch points at a commit, and this is a {}", new.kind));
     }
-    let Some(current) = wish.current else {
+    let Some(current) = current else {
         return Ok(Decision::Move { rewinds: false });
     };
-    if wish.forced {
+    if may_rewind {
         let rewinds = relation(current, new)? != Relation::Ahead;
         return Ok(Decision::Move { rewinds });
     }
@@ -178,7 +191,7 @@ mod tests {
         ref_name: &str,
         current: Option<char>,
         new: Option<Resolved>,
-        forced: bool,
+        force: Force,
         relation: Relation,
     ) -> Decision {
         let name = name(ref_name);
@@ -186,7 +199,7 @@ mod tests {
             name: &name,
             current: current.map(oid),
             new,
-            forced,
+            force,
             is_head: ref_name == "refs/heads/head",
         };
         decide(&wish, |_, _| Ok::<_, Infallible>(relation)).unwrap()
@@ -194,17 +207,18 @@ mod tests {
 
     #[test]
     fn refs_are_judged_as_a_git_server_judges_them() {
+        use Force::{Always, Lease, No};
         use Relation::{Ahead, Diverged, NotCommits, Unknown};
         let refuse = Decision::Refuse;
         let moved = |rewinds| Decision::Move { rewinds };
-        for (ref_name, current, new, forced, relation, decision) in [
-            ("refs/heads/a", None, Some(commit('b')), false, Unknown, moved(false)),
-            ("refs/heads/a", Some('a'), Some(commit('b')), false, Ahead, moved(false)),
+        for (ref_name, current, new, force, relation, decision) in [
+            ("refs/heads/a", None, Some(commit('b')), No, Unknown, moved(false)),
+            ("refs/heads/a", Some('a'), Some(commit('b')), No, Ahead, moved(false)),
             (
                 "refs/heads/a",
                 Some('a'),
                 Some(commit('a')),
-                false,
+                No,
                 Unknown,
                 Decision::UpToDate,
             ),
@@ -212,7 +226,7 @@ mod tests {
                 "refs/heads/a",
                 Some('a'),
                 Some(commit('a')),
-                true,
+                Always,
                 Unknown,
                 Decision::UpToDate,
             ),
@@ -220,7 +234,7 @@ mod tests {
                 "refs/heads/a",
                 Some('a'),
                 Some(commit('b')),
-                false,
+                No,
                 Diverged,
                 refuse(Refusal::NonFastForward),
             ),
@@ -228,7 +242,7 @@ mod tests {
                 "refs/heads/a",
                 Some('a'),
                 Some(commit('b')),
-                false,
+                No,
                 Unknown,
                 refuse(Refusal::FetchFirst),
             ),
@@ -236,7 +250,7 @@ mod tests {
                 "refs/notes/a",
                 Some('a'),
                 Some(commit('b')),
-                false,
+                No,
                 NotCommits,
                 refuse(Refusal::NeedsForce),
             ),
@@ -244,28 +258,129 @@ mod tests {
                 "refs/tags/a",
                 Some('a'),
                 Some(commit('b')),
-                false,
+                No,
                 Ahead,
                 refuse(Refusal::AlreadyExists),
             ),
-            ("refs/tags/a", Some('a'), Some(commit('b')), true, Diverged, moved(true)),
+            (
+                "refs/tags/a",
+                Some('a'),
+                Some(commit('b')),
+                Always,
+                Diverged,
+                moved(true),
+            ),
             (
                 "refs/heads/a",
                 Some('a'),
                 Some(commit('b')),
-                true,
+                Always,
                 Diverged,
                 moved(true),
             ),
-            ("refs/heads/a", Some('a'), Some(commit('b')), true, Unknown, moved(true)),
-            ("refs/heads/a", Some('a'), Some(commit('b')), true, Ahead, moved(false)),
-            ("refs/heads/a", Some('a'), None, false, Unknown, moved(false)),
-            ("refs/heads/a", None, None, false, Unknown, Decision::NothingToDelete),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('b')),
+                Always,
+                Unknown,
+                moved(true),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('b')),
+                Always,
+                Ahead,
+                moved(false),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('b')),
+                Lease(Some(oid('a'))),
+                Diverged,
+                moved(true),
+            ),
+            (
+                "refs/tags/a",
+                Some('a'),
+                Some(commit('b')),
+                Lease(Some(oid('a'))),
+                Ahead,
+                moved(false),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('b')),
+                Lease(Some(oid('c'))),
+                Ahead,
+                refuse(Refusal::StaleInfo),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('b')),
+                Lease(None),
+                Ahead,
+                refuse(Refusal::StaleInfo),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                Some(commit('a')),
+                Lease(None),
+                Ahead,
+                Decision::UpToDate,
+            ),
+            (
+                "refs/heads/a",
+                None,
+                Some(commit('b')),
+                Lease(None),
+                Unknown,
+                moved(false),
+            ),
+            (
+                "refs/heads/a",
+                None,
+                Some(commit('b')),
+                Lease(Some(oid('a'))),
+                Unknown,
+                refuse(Refusal::StaleInfo),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                None,
+                Lease(Some(oid('a'))),
+                Unknown,
+                moved(false),
+            ),
+            (
+                "refs/heads/a",
+                Some('a'),
+                None,
+                Lease(Some(oid('b'))),
+                Unknown,
+                refuse(Refusal::StaleInfo),
+            ),
+            (
+                "refs/heads/a",
+                None,
+                None,
+                Lease(Some(oid('b'))),
+                Unknown,
+                refuse(Refusal::StaleInfo),
+            ),
+            ("refs/heads/a", Some('a'), None, No, Unknown, moved(false)),
+            ("refs/heads/a", None, None, No, Unknown, Decision::NothingToDelete),
         ] {
             assert_eq!(
-                decided(ref_name, current, new, forced, relation),
+                decided(ref_name, current, new, force, relation),
                 decision,
-                "{ref_name} {current:?} {forced}"
+                "{ref_name} {current:?} {force:?}"
             );
         }
     }
@@ -287,14 +402,14 @@ mod tests {
             ("refs/heads/a", Some(tag)),
             ("refs/heads/head", None),
         ] {
-            let decision = decided(ref_name, Some('a'), new, true, Relation::Ahead);
+            let decision = decided(ref_name, Some('a'), new, Force::Always, Relation::Ahead);
             assert!(
                 matches!(decision, Decision::Refuse(Refusal::Other(_))),
                 "{ref_name} {decision:?}"
             );
         }
         assert_eq!(
-            decided("refs/tags/a", None, Some(tag), false, Relation::Ahead),
+            decided("refs/tags/a", None, Some(tag), Force::No, Relation::Ahead),
             Decision::Move { rewinds: false }
         );
     }

@@ -108,10 +108,11 @@ impl Planner<'_> {
             .flat_map(|found| [Some(found.oid), found.peeled])
             .flatten()
             .collect();
-        // Whoever asks for a full bundle may have found one of another member wanting.
-        let is_full = |bundle: &RoomBundle| bundle.part.prerequisites.is_empty() && bundle.author_id == self.own;
-        let is_enough = |bundle: &RoomBundle| !self.full || is_full(bundle);
-        let bundled = |oid: &Oid| self.state.bundles_at(oid).any(is_enough);
+        let bundled = |oid: &Oid| {
+            self.state
+                .bundles_at(oid)
+                .any(|bundle| is_enough(bundle, self.full, self.own))
+        };
         let refs_count = !self.name_every_tip && !self.full;
         let has = |tip: &Tip| bundled(&tip.object.oid) || (refs_count && known.contains(&tip.object.oid));
         let lacking: Vec<&Tip> = tips.iter().filter(|tip| !has(tip)).collect();
@@ -393,6 +394,13 @@ impl Planner<'_> {
             same.base_hint.clone()
         })
     }
+}
+
+/// Whether a bundle of the room is of the kind that is asked for. Whoever asks for a full one may have found that of another
+/// member wanting.
+pub(super) fn is_enough(bundle: &RoomBundle, full: bool, own: AgentId) -> bool {
+    let is_full = || bundle.part.prerequisites.is_empty() && bundle.author_id == own;
+    !full || is_full()
 }
 
 /// What became of tips that the haves reach.

@@ -8,10 +8,11 @@ use parler_protocol::api::Posted;
 use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
-use super::plan::{Plan, Planner, Tip, Unplanned};
+use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
 use super::post::{Packed, post};
 use super::{
-    CutOff, PushError, PushReport, PushRequest, PushedBundle, Pusher, RefOutcome, RefReport, Refusal, RoomLookup,
+    CutOff, Force, PushError, PushReport, PushRequest, PushedBundle, Pusher, RefChange, RefOutcome, RefReport, Refusal,
+    RoomLookup,
 };
 use crate::advertisement::header_refs;
 use crate::base::{Bases, ordinary_remotes};
@@ -63,6 +64,7 @@ pub(super) fn push(
     };
     push.decide()?;
     push.refuse_directory_conflicts();
+    push.refuse_the_rest();
     let loose = push.loose_tips()?;
     push.send(&loose)?;
     Ok(push.into_report())
@@ -72,6 +74,7 @@ pub(super) fn push(
 struct Move {
     update: RefUpdate,
     new: Option<Resolved>,
+    force: Force,
 }
 
 struct Push<'a, 'r> {
@@ -128,7 +131,7 @@ impl Push<'_, '_> {
                 name,
                 current: self.state().refs().get(name).map(|found| found.oid),
                 new,
-                forced: change.forced,
+                force: change.force,
                 is_head: self.state().head_ref() == Some(name),
             };
             let outcome = match decide(&wish, |current, new| relation(self.repository(), current, new))? {
@@ -142,7 +145,11 @@ impl Push<'_, '_> {
                         forced: rewinds,
                         peeled,
                     };
-                    self.moves.push(Move { update, new });
+                    self.moves.push(Move {
+                        update,
+                        new,
+                        force: change.force,
+                    });
                     continue;
                 }
                 Decision::UpToDate => {
@@ -213,24 +220,32 @@ impl Push<'_, '_> {
         moved.chain(loose.iter().cloned()).collect()
     }
 
-    /// Whether there is anything to post: with riders a push is all or nothing.
-    fn is_worth_posting(&self, loose: &[Tip]) -> bool {
-        let refused = self
-            .outcomes
-            .values()
-            .any(|outcome| matches!(outcome, RefOutcome::Refused(_)));
-        if self.request.extra.is_some() {
-            !refused
-        } else {
-            !self.moves.is_empty() || !loose.is_empty()
+    /// Whether a ref of a push that is all or nothing, by itself or for what rides with it, was refused.
+    fn has_failed(&self) -> bool {
+        (self.request.atomic || self.request.extra.is_some())
+            && self
+                .outcomes
+                .values()
+                .any(|outcome| matches!(outcome, RefOutcome::Refused(_)))
+    }
+
+    /// Nothing moves where something that had to move as well was refused.
+    fn refuse_the_rest(&mut self) {
+        if self.has_failed() {
+            self.refuse_all(&Refusal::AtomicPush);
         }
+    }
+
+    fn is_worth_posting(&self, loose: &[Tip]) -> bool {
+        let is_something = !self.moves.is_empty() || !loose.is_empty() || self.request.extra.is_some();
+        is_something && !self.has_failed()
     }
 
     fn send(&mut self, loose: &[Tip]) -> Result<(), PushError> {
         let tips = self.tips(loose);
         self.report.bundle_id = self.known_bundle(&tips);
         if !self.is_worth_posting(loose) {
-            return self.give_up_moves();
+            return Ok(());
         }
         let planner = Planner {
             repository: self.repository(),
@@ -255,6 +270,10 @@ impl Push<'_, '_> {
             // Before the bundle is made: posting would refuse it.
             self.pusher.client.check_history(self.state().room())?;
         }
+        if self.request.dry_run {
+            self.moved();
+            return Ok(());
+        }
         let packed = self.pack(&plan)?;
         if self.must_create {
             self.make_room()?;
@@ -278,17 +297,6 @@ impl Push<'_, '_> {
         Ok(())
     }
 
-    /// With riders, nothing moves when one ref was refused.
-    fn give_up_moves(&mut self) -> Result<(), PushError> {
-        for planned in std::mem::take(&mut self.moves) {
-            self.refuse(
-                &planned.update.name,
-                Refusal::Other("another ref of this push was refused".to_owned()),
-            );
-        }
-        Ok(())
-    }
-
     fn refuse_cut_off(&mut self, commits: &[Oid]) -> Result<(), PushError> {
         let remotes = ordinary_remotes(self.repository())?;
         let remote = remotes.first().map_or("", |remote| remote.name.as_str());
@@ -304,10 +312,10 @@ impl Push<'_, '_> {
         self.report.cut_off = Some(cut_off);
         for planned in std::mem::take(&mut self.moves) {
             let why = match planned.update.new {
-                Some(_) => "shallow update not allowed",
-                None => "another ref of this push was refused",
+                Some(_) => Refusal::Other("shallow update not allowed".to_owned()),
+                None => Refusal::AtomicPush,
             };
-            self.refuse(&planned.update.name, Refusal::Other(why.to_owned()));
+            self.refuse(&planned.update.name, why);
         }
         Ok(())
     }
@@ -347,10 +355,8 @@ impl Push<'_, '_> {
                 Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,
                 Err(error) => return Err(error.into()),
             }
-            if self.request.extra.is_some() {
-                return self.give_up_moves();
-            }
-            if self.moves.is_empty() {
+            self.refuse_the_rest();
+            if self.has_failed() || (self.moves.is_empty() && self.request.extra.is_none()) {
                 return Ok(());
             }
             is_first = false;
@@ -381,7 +387,7 @@ impl Push<'_, '_> {
             parts.push(
                 RefsPart {
                     updates,
-                    atomic: false,
+                    atomic: self.request.atomic,
                     object_format,
                     head,
                     base_hint,
@@ -432,7 +438,7 @@ impl Push<'_, '_> {
                 self.room = Room::read(self.pusher.client, self.pusher.room, self.pusher.cache)?;
                 self.refuse_directory_conflicts();
                 if self.moves.len() == before {
-                    self.refuse_all(&problem.detail);
+                    self.refuse_all(&Refusal::Other(problem.detail));
                 }
                 Ok(())
             }
@@ -440,9 +446,9 @@ impl Push<'_, '_> {
         }
     }
 
-    fn refuse_all(&mut self, why: &str) {
+    fn refuse_all(&mut self, why: &Refusal) {
         for planned in std::mem::take(&mut self.moves) {
-            self.refuse(&planned.update.name, Refusal::Other(why.to_owned()));
+            self.refuse(&planned.update.name, why.clone());
         }
     }
 
@@ -458,6 +464,7 @@ impl Push<'_, '_> {
         let lost = self.moves.remove(position);
         let outcome = match (conflict.actual, lost.new) {
             (actual, new) if actual == new.map(|new| new.oid) => RefOutcome::UpToDate,
+            _ if lost.force != Force::No => RefOutcome::Refused(Refusal::StaleInfo),
             (Some(actual), Some(new)) => match relation(self.repository(), actual, &new)? {
                 Relation::Diverged => RefOutcome::Refused(Refusal::NonFastForward),
                 _ => RefOutcome::Refused(Refusal::FetchFirst),
@@ -468,11 +475,15 @@ impl Push<'_, '_> {
         Ok(())
     }
 
-    fn done(&mut self, posted: Posted, packed: Option<&Packed>, tips: &[Tip]) {
+    fn moved(&mut self) {
         for planned in std::mem::take(&mut self.moves) {
             self.outcomes
                 .insert(planned.update.name.clone(), RefOutcome::Moved(planned.update));
         }
+    }
+
+    fn done(&mut self, posted: Posted, packed: Option<&Packed>, tips: &[Tip]) {
+        self.moved();
         self.report.posted = Some(posted);
         let Some(packed) = packed else { return };
         self.report.bundle = Some(PushedBundle {
@@ -526,19 +537,24 @@ impl Push<'_, '_> {
     /// A bundle of the room with the first tip, or with the first ref that is up to date: the one that a ref was moved
     /// there by, else the oldest. Anybody can post a newer one that says the same.
     fn known_bundle(&self, tips: &[Tip]) -> Option<BundleId> {
-        let up_to_date = || self.state().refs().get(&self.request.changes.first()?.destination);
+        let is_up_to_date = |change: &&RefChange| self.outcomes.get(&change.destination) == Some(&RefOutcome::UpToDate);
+        let up_to_date = || {
+            let change = self.request.changes.iter().find(is_up_to_date)?;
+            self.state().refs().get(&change.destination)
+        };
         let oid = tips
             .first()
             .map(|tip| tip.object.oid)
             .or_else(|| up_to_date().map(|found| found.oid))?;
+        let (full, own) = (self.request.full, self.pusher.client.identity().key.id());
+        let of_kind = move |bundle: &&RoomBundle| is_enough(bundle, full, own);
+        let at_tip = || self.state().bundles_at(&oid).filter(of_kind);
         let moved_there = |bundle: &&RoomBundle| {
             let mut refs = self.state().refs().values();
             refs.any(|found| found.oid == oid && found.seq == bundle.seq)
         };
-        let by_ref = self.state().bundles_at(&oid).find(moved_there);
-        by_ref
-            .or_else(|| self.state().bundles_at(&oid).next())
-            .map(|bundle| *bundle.id())
+        let by_ref = at_tip().find(moved_there);
+        by_ref.or_else(|| at_tip().next()).map(|bundle| *bundle.id())
     }
 
     fn into_report(mut self) -> PushReport {

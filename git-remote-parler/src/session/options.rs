@@ -1,6 +1,11 @@
 //! The options that git sets. What is not built is refused, so that git says so or does without. Of those accepted, only
 //! `progress` changes nothing: it allows meters, of which there are none yet.
 
+use std::collections::BTreeMap;
+
+use gix::bstr::ByteSlice;
+use parler_protocol::Oid;
+
 /// What git has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Options {
@@ -10,7 +15,24 @@ pub(super) struct Options {
     pub(super) wants_object_format: bool,
     /// Whether `git clone` is making the repository.
     pub(super) cloning: bool,
+    /// Whether a push is only to be tried.
+    pub(super) dry_run: bool,
+    /// Whether a push moves all of its refs or none.
+    pub(super) atomic: bool,
+    /// Said anew before each batch of pushes, and good for that one.
+    pub(super) of_batch: BatchOptions,
     said_whole_history: bool,
+}
+
+/// What git says before each batch of pushes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct BatchOptions {
+    /// `--force-with-lease`: where each ref must be; none: nowhere.
+    pub(super) leases: BTreeMap<Vec<u8>, Option<Oid>>,
+    /// `--push-option`, as the user wrote them.
+    pub(super) push_options: Vec<Vec<u8>>,
+    /// A lease that could not be read. Git takes no notice of the answer, so the batch has to fail.
+    pub(super) unread_lease: Option<Vec<u8>>,
 }
 
 impl Default for Options {
@@ -19,6 +41,9 @@ impl Default for Options {
             verbosity: 1,
             wants_object_format: false,
             cloning: false,
+            dry_run: false,
+            atomic: false,
+            of_batch: BatchOptions::default(),
             said_whole_history: false,
         }
     }
@@ -58,6 +83,24 @@ impl Options {
                 OK
             }
             (b"cloning", b"false") => OK,
+            (b"dry-run", value @ (b"true" | b"false")) => {
+                self.dry_run = value == b"true";
+                OK
+            }
+            (b"atomic", value @ (b"true" | b"false")) => {
+                self.atomic = value == b"true";
+                OK
+            }
+            // Git looks for itself whether what it has includes what it overwrites, and sends no line where it does not.
+            (b"force-if-includes", b"true") => OK,
+            (b"cas", value) => self.add_lease(value),
+            (b"push-option", value) => match unquoted(value) {
+                Some(option) => {
+                    self.of_batch.push_options.push(option);
+                    OK
+                }
+                None => "error the option is not quoted as git quotes\n",
+            },
             // We ask for no certificate, so "if asked" is honoured by not having one; a set `push.gpgSign=if-asked` would
             // make every push fail otherwise.
             (b"pushcert", b"if-asked") => OK,
@@ -73,10 +116,35 @@ impl Options {
         Set { answer, note }
     }
 
+    fn add_lease(&mut self, value: &[u8]) -> &'static str {
+        let lease = unquoted(value).and_then(|lease| {
+            let (name, oid) = lease.rsplit_once_str(":")?;
+            let oid: Oid = str::from_utf8(oid).ok()?.parse().ok()?;
+            Some((name.to_vec(), (!oid.is_null()).then_some(oid)))
+        });
+        match lease {
+            Some((name, oid)) => {
+                self.of_batch.leases.insert(name, oid);
+                OK
+            }
+            None => {
+                self.of_batch.unread_lease = Some(value.to_vec());
+                "error not a ref and an object\n"
+            }
+        }
+    }
+
     /// Whether people asked for silence.
     pub(super) fn is_quiet(&self) -> bool {
         self.verbosity <= 0
     }
+}
+
+/// A value as it was before git quoted it, which it does where a byte is not printable ASCII; none where it is quoted in
+/// another way.
+fn unquoted(value: &[u8]) -> Option<Vec<u8>> {
+    let (plain, read) = gix::quote::ansi_c::undo(value.as_bstr()).ok()?;
+    (read == value.len()).then(|| plain.to_vec())
 }
 
 #[cfg(test)]
@@ -93,6 +161,11 @@ mod tests {
             "object-format true",
             "cloning true",
             "pushcert if-asked",
+            "force-if-includes true",
+            "atomic true",
+            "dry-run true",
+            "cas refs/heads/x:0000000000000000000000000000000000000000",
+            "push-option next=review",
         ] {
             assert_eq!(
                 options.set(option.as_bytes()),
@@ -102,12 +175,7 @@ mod tests {
         }
         for option in [
             "check-connectivity true",
-            "atomic true",
-            "dry-run true",
-            "push-option \"x\"",
             "pushcert true",
-            "force-if-includes true",
-            "cas refs/heads/x:0000000000000000000000000000000000000000",
             "followtags true",
             "family ipv4",
             "servpath x",
@@ -132,5 +200,43 @@ mod tests {
         assert!(options.wants_object_format && options.cloning && !options.is_quiet());
         options.set(b"verbosity 0");
         assert!(options.is_quiet());
+    }
+
+    #[test]
+    fn what_git_quotes_is_read_as_it_was() {
+        let mut options = Options::default();
+        for option in [
+            r#"cas "refs/heads/\303\251:1111111111111111111111111111111111111111""#,
+            "cas refs/heads/x:0000000000000000000000000000000000000000",
+            r#"push-option "next=review the \"parser\" now; \303\251\n\\""#,
+            "push-option note=a b",
+        ] {
+            assert_eq!(options.set(option.as_bytes()).answer, OK, "{option}");
+        }
+        let expected = BatchOptions {
+            leases: BTreeMap::from([
+                (
+                    "refs/heads/é".as_bytes().to_vec(),
+                    Some("1".repeat(40).parse().unwrap()),
+                ),
+                (b"refs/heads/x".to_vec(), None),
+            ]),
+            push_options: vec![
+                "next=review the \"parser\" now; é\n\\".as_bytes().to_vec(),
+                b"note=a b".to_vec(),
+            ],
+            unread_lease: None,
+        };
+        assert_eq!(std::mem::take(&mut options.of_batch), expected);
+        for bad in [
+            r#"push-option "a"#,
+            r#"push-option "a" b"#,
+            "cas refs/heads/x",
+            "cas x:y",
+            "cas \"x",
+        ] {
+            assert!(options.set(bad.as_bytes()).answer.starts_with("error "), "{bad}");
+        }
+        assert!(options.of_batch.unread_lease.is_some());
     }
 }

@@ -1,14 +1,19 @@
 //! A batch of `push` lines, and the line that answers each.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use parler_client::ClientError;
-use parler_protocol::RefName;
+use parler_protocol::{Oid, RefName};
 
+use super::push_options::PushOptions;
 use super::{Session, SessionError};
 use crate::advertisement::is_pin;
 use crate::git::one_line;
-use crate::push::{PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup};
+use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
+
+/// A ref's status, as git reads it.
+const UP_TO_DATE: &str = "up to date";
 
 /// One line: `[+]<source>:<destination>`.
 struct Wish {
@@ -24,11 +29,42 @@ enum Verdict {
     Answer(String),
 }
 
+impl Wish {
+    /// Answers what was still to be decided.
+    fn refuse(&mut self, why: &str) {
+        if let Verdict::Change(_) = self.verdict {
+            self.verdict = Verdict::Answer(why.to_owned());
+        }
+    }
+}
+
 impl<O: Write, E: Write> Session<'_, O, E> {
     pub(super) fn push_batch(&mut self, batch: &[Vec<u8>]) -> Result<(), SessionError> {
-        let wishes = batch.iter().map(|line| parse(line)).collect::<Result<Vec<_>, _>>()?;
+        let options = std::mem::take(&mut self.options.of_batch);
+        if let Some(lease) = options.unread_lease {
+            return Err(SessionError::command(&[b"option cas ", lease.as_slice()].concat()));
+        }
+        let mut wishes = batch
+            .iter()
+            .map(|line| parse(line, &options.leases))
+            .collect::<Result<Vec<_>, _>>()?;
         if wishes.iter().any(|wish| is_pin(&wish.destination)) {
             self.say("refs/parler/ is written by each repository for itself: nothing is pushed there");
+        }
+        let options = match PushOptions::read(&options.push_options) {
+            Ok(options) => options,
+            Err(broken) => {
+                for line in &broken {
+                    self.say(line);
+                }
+                wishes.iter_mut().for_each(|wish| wish.refuse("push options refused"));
+                return self.answer_wishes(&wishes, None);
+            }
+        };
+        let is_refused = |wish: &Wish| matches!(&wish.verdict, Verdict::Answer(why) if why != UP_TO_DATE);
+        if (self.options.atomic || options.has_parts()) && wishes.iter().any(is_refused) {
+            let atomic = Refusal::AtomicPush.to_string();
+            wishes.iter_mut().for_each(|wish| wish.refuse(&atomic));
         }
         let changes: Vec<RefChange> = wishes
             .iter()
@@ -40,22 +76,31 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let pushed = if changes.is_empty() {
             None
         } else {
-            Some(self.push(changes))
+            Some(self.push(changes, &options))
         };
-        let (report, said_no) = match pushed.transpose() {
-            Ok(report) => (report, None),
+        let report = match pushed.transpose() {
+            Ok(report) => report,
             // Over a limit, no space, and so on: as a server's hook that declines.
-            Err(SessionError::Push(PushError::Client(ClientError::Problem(problem)))) => (None, Some(problem.detail)),
+            Err(SessionError::Push(PushError::Client(ClientError::Problem(problem)))) => {
+                let why = plain(&problem.detail);
+                wishes.iter_mut().for_each(|wish| wish.refuse(&why));
+                None
+            }
             Err(error) => return Err(error),
         };
+        if let Some(report) = &report {
+            self.tell(report, &options);
+        }
+        self.answer_wishes(&wishes, report.as_ref())
+    }
+
+    fn answer_wishes(&mut self, wishes: &[Wish], report: Option<&PushReport>) -> Result<(), SessionError> {
         let mut answer = Vec::new();
-        for wish in &wishes {
-            let status = match &wish.verdict {
-                Verdict::Answer(why) => Some(why.clone()),
-                Verdict::Change(change) => match (&report, &said_no) {
-                    (Some(report), _) => refusal(report, &change.destination),
-                    (None, why) => Some(plain(why.as_deref().unwrap_or("not decided"))),
-                },
+        for wish in wishes {
+            let status = match (&wish.verdict, report) {
+                (Verdict::Answer(why), _) => Some(why.clone()),
+                (Verdict::Change(change), Some(report)) => refusal(report, &change.destination),
+                (Verdict::Change(_), None) => Some("not decided".to_owned()),
             };
             match status {
                 None => answer.extend([b"ok ", wish.destination.as_slice(), b"\n"].concat()),
@@ -65,31 +110,34 @@ impl<O: Write, E: Write> Session<'_, O, E> {
             }
         }
         answer.push(b'\n');
-        if let Some(report) = &report {
-            self.tell(report);
-        }
         self.output.write_all(&answer)?;
         Ok(self.output.flush()?)
     }
 
-    fn push(&mut self, changes: Vec<RefChange>) -> Result<PushReport, SessionError> {
+    fn push(&mut self, changes: Vec<RefChange>, options: &PushOptions) -> Result<PushReport, SessionError> {
         self.connect()?;
         let name = self.room_name()?;
-        let (cache, policy) = (self.cache(), self.policy()?);
+        let (cache, mut policy) = (self.cache(), self.policy()?.push);
+        if let Some(base) = &options.base {
+            policy.base = base.clone();
+        }
         // What was listed is good for one push: after it the room has moved on.
         let lookup = self.room.take().map_or(RoomLookup::Unread, RoomLookup::from);
         let client = &self.connected()?.client;
-        let pusher = Pusher::new(self.repository()?, client, name, &policy.push, &cache);
-        Ok(pusher.push(
-            &PushRequest {
-                changes,
-                ..PushRequest::default()
-            },
-            lookup,
-        )?)
+        let pusher = Pusher::new(self.repository()?, client, name, &policy, &cache);
+        let extra = |bundle| options.parts(bundle);
+        let request = PushRequest {
+            changes,
+            extra: options.has_parts().then_some(&extra),
+            mentions: options.mentions(),
+            atomic: self.options.atomic,
+            dry_run: self.options.dry_run,
+            ..PushRequest::default()
+        };
+        Ok(pusher.push(&request, lookup)?)
     }
 
-    fn tell(&mut self, report: &PushReport) {
+    fn tell(&mut self, report: &PushReport, options: &PushOptions) {
         if report.room_created && !self.options.is_quiet() {
             self.say(&format!("made room {}", report.room));
         }
@@ -111,7 +159,10 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let Some(posted) = report.posted.as_ref().filter(|_| !self.options.is_quiet()) else {
             return;
         };
-        let message = format!("message {} in room {}", posted.seq, report.room);
+        let mut message = format!("message {} in room {}", posted.seq, report.room);
+        if let Some(addressee) = options.addressee() {
+            message.push_str(&format!(", handed over to {addressee}"));
+        }
         match &report.bundle {
             Some(bundle) => self.say(&format!("bundle {}, {message}", bundle.id.short())),
             None => self.say(&message),
@@ -124,7 +175,7 @@ fn refusal(report: &PushReport, name: &RefName) -> Option<String> {
     let found = report.refs.iter().find(|found| found.name == *name);
     match found.map(|found| &found.outcome) {
         Some(RefOutcome::Moved(_) | RefOutcome::NothingToDelete) => None,
-        Some(RefOutcome::UpToDate) => Some("up to date".to_owned()),
+        Some(RefOutcome::UpToDate) => Some(UP_TO_DATE.to_owned()),
         Some(RefOutcome::Refused(why)) => Some(plain(&why.to_string())),
         None => Some("not decided".to_owned()),
     }
@@ -135,9 +186,14 @@ fn plain(why: &str) -> String {
     one_line(why.as_bytes()).trim_start_matches('"').to_owned()
 }
 
-fn parse(line: &[u8]) -> Result<Wish, SessionError> {
+fn parse(line: &[u8], leases: &BTreeMap<Vec<u8>, Option<Oid>>) -> Result<Wish, SessionError> {
     let no = || SessionError::command(&[b"push ", line].concat());
     let (forced, refspec) = line.strip_prefix(b"+").map_or((false, line), |rest| (true, rest));
+    let force = |destination: &[u8]| match leases.get(destination) {
+        _ if forced => Force::Always,
+        Some(expected) => Force::Lease(*expected),
+        None => Force::No,
+    };
     // A source may hold a colon, a ref cannot.
     let colon = refspec.iter().rposition(|byte| *byte == b':').ok_or_else(no)?;
     let (source, destination) = (&refspec[..colon], &refspec[colon + 1..]);
@@ -146,18 +202,15 @@ fn parse(line: &[u8]) -> Result<Wish, SessionError> {
     }
     let verdict = if is_pin(destination) {
         // Then `git push --mirror` from a repository with pins succeeds.
-        Verdict::Answer("up to date".to_owned())
+        Verdict::Answer(UP_TO_DATE.to_owned())
     } else {
         match (str::from_utf8(source), str::from_utf8(destination)) {
             (Ok(source), Ok(name)) => match name.parse::<RefName>() {
-                Ok(destination) => {
-                    let source = (!source.is_empty()).then(|| source.to_owned());
-                    Verdict::Change(RefChange {
-                        destination,
-                        source,
-                        forced,
-                    })
-                }
+                Ok(name) => Verdict::Change(RefChange {
+                    destination: name,
+                    source: (!source.is_empty()).then(|| source.to_owned()),
+                    force: force(destination),
+                }),
                 Err(error) => Verdict::Answer(error.to_string()),
             },
             _ => Verdict::Answer("a room's refs have UTF-8 names".to_owned()),
@@ -173,11 +226,15 @@ fn parse(line: &[u8]) -> Result<Wish, SessionError> {
 mod tests {
     use super::*;
 
-    fn change(line: &str) -> Option<(String, Option<String>, bool)> {
-        match parse(line.as_bytes()).unwrap().verdict {
-            Verdict::Change(change) => Some((change.destination.to_string(), change.source, change.forced)),
+    fn change(line: &str) -> Option<(String, Option<String>, Force)> {
+        match parse(line.as_bytes(), &leases()).unwrap().verdict {
+            Verdict::Change(change) => Some((change.destination.to_string(), change.source, change.force)),
             Verdict::Answer(_) => None,
         }
+    }
+
+    fn leases() -> BTreeMap<Vec<u8>, Option<Oid>> {
+        BTreeMap::from([(b"refs/heads/leased".to_vec(), None)])
     }
 
     #[test]
@@ -185,23 +242,31 @@ mod tests {
         let name = || "refs/heads/x".to_owned();
         assert_eq!(
             change("HEAD~2:refs/heads/x"),
-            Some((name(), Some("HEAD~2".into()), false))
+            Some((name(), Some("HEAD~2".into()), Force::No))
         );
-        assert_eq!(change("+refs/heads/x:refs/heads/x"), Some((name(), Some(name()), true)));
-        assert_eq!(change(":refs/heads/x"), Some((name(), None, false)));
+        assert_eq!(
+            change("+refs/heads/x:refs/heads/x"),
+            Some((name(), Some(name()), Force::Always))
+        );
+        assert_eq!(change(":refs/heads/x"), Some((name(), None, Force::No)));
         assert_eq!(
             change("HEAD:a:refs/heads/x"),
-            Some((name(), Some("HEAD:a".into()), false))
+            Some((name(), Some("HEAD:a".into()), Force::No))
         );
+        let leased =
+            |source: Option<&str>, force| Some(("refs/heads/leased".to_owned(), source.map(str::to_owned), force));
+        assert_eq!(change("x:refs/heads/leased"), leased(Some("x"), Force::Lease(None)));
+        assert_eq!(change(":refs/heads/leased"), leased(None, Force::Lease(None)));
+        assert_eq!(change("+x:refs/heads/leased"), leased(Some("x"), Force::Always));
         for answered in ["x:refs/parler/abc", ":refs/parler/abc", "x:HEAD", "x:refs/heads/a..b"] {
             assert_eq!(change(answered), None, "{answered}");
         }
         assert!(matches!(
-            parse(b"x:refs/heads/\xff").unwrap().verdict,
+            parse(b"x:refs/heads/\xff", &leases()).unwrap().verdict,
             Verdict::Answer(_)
         ));
         for bad in ["", "+", "refs/heads/x", "x:"] {
-            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+            assert!(parse(bad.as_bytes(), &leases()).is_err(), "{bad}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use git_remote_parler::fetch::{FetchError, FetchPolicy, Fetcher};
 use git_remote_parler::push::{
-    LooseTip, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup,
+    Force, LooseTip, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup,
 };
 use git_remote_parler::repository::Repository;
 use git_remote_parler::room::Room;
@@ -33,7 +33,7 @@ fn change(refspec: &str) -> RefChange {
     RefChange {
         destination: destination.parse().unwrap(),
         source: Some(source.to_owned()),
-        forced: false,
+        force: Force::No,
     }
 }
 
