@@ -14,3 +14,4 @@ pub(crate) mod rooms;
 pub(crate) mod sessions;
 pub(crate) mod stream;
 pub(crate) mod tokens;
+pub(crate) mod uploads;

@@ -20,6 +20,7 @@ use crate::sessions::Sessions;
 use crate::state::{HubState, Phase};
 use crate::store::{OpenError, SqliteOptions, SqliteStore, Store, StoreError};
 use crate::streams::Streams;
+use crate::uploads::Uploads;
 use crate::wake::{LocalWake, Wake};
 
 /// Where the blobs too large for the database are, below the data directory.
@@ -102,6 +103,8 @@ impl Hub {
             Err(error) => tracing::warn!(%error, "cannot look for blobs that no message brought"),
         }
         let hub = self.store.hub();
+        let (blobs, limits) = (Arc::clone(&self.blobs), self.options.limits.clone());
+        let uploads = Uploads::open(blobs, limits, self.options.clock.now_ms()).await;
         let state = Arc::new(HubState {
             hub,
             authorities: Authorities::new(bound, &self.options.authorities),
@@ -109,6 +112,7 @@ impl Hub {
             sessions: Sessions::default(),
             proofs: RateLimit::new(self.options.limits.proof_burst, self.options.limits.proofs_per_minute),
             streams: Streams::new(self.options.limits.max_streams),
+            uploads,
             phase: watch::Sender::new(Phase::Serving),
             store: Arc::clone(&self.store),
             blobs: self.blobs,

@@ -24,6 +24,12 @@ pub struct HubLimits {
     pub min_body_rate: u64,
     /// How long a body may come slower than [`HubLimits::min_body_rate`].
     pub body_grace: Duration,
+    /// Uploads that one agent may have under way at once.
+    pub max_uploads: usize,
+    /// Bytes that the uploads of one agent may have together, those included that they have announced.
+    pub max_upload_bytes: u64,
+    /// How long an upload is kept after its last byte.
+    pub upload_ttl: Duration,
     /// Streams that one agent may have open at once.
     pub max_streams: usize,
     /// Longest silence of a stream.
@@ -49,6 +55,9 @@ impl Default for HubLimits {
             stall_timeout: Duration::from_secs(60),
             min_body_rate: 16 << 10, // 16 KiB/s
             body_grace: Duration::from_secs(10),
+            max_uploads: limits::MAX_UPLOADS,
+            max_upload_bytes: limits::MAX_UPLOAD_BYTES,
+            upload_ttl: limits::UPLOAD_TTL,
             max_streams: 64,
             heartbeat: limits::STREAM_HEARTBEAT,
             stream_ttl: Duration::from_secs(3600), // 1 h

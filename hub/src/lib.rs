@@ -37,6 +37,7 @@ mod sessions;
 mod state;
 mod streams;
 mod token_access;
+mod uploads;
 
 pub use clock::Clock;
 pub use disk_space::FreeFloor;

@@ -10,7 +10,7 @@ use parler_protocol::paths::{self, template};
 use crate::access_log::access_log;
 use crate::guard::guard;
 use crate::handlers::{
-    blobs, bundles, cursor, events, health, invites, messages, pushes, refs, rooms, sessions, stream, tokens,
+    blobs, bundles, cursor, events, health, invites, messages, pushes, refs, rooms, sessions, stream, tokens, uploads,
 };
 use crate::problem::Refusal;
 use crate::state::SharedState;
@@ -36,6 +36,11 @@ pub(crate) fn router(state: SharedState) -> Router {
         .route(template::REFS, get(refs::get))
         .route(template::BLOB, get(blobs::get))
         .route(template::BUNDLES, get(bundles::get))
+        .route(template::UPLOADS, post(uploads::begin))
+        .route(
+            template::UPLOAD,
+            get(uploads::get).patch(uploads::append).delete(uploads::delete),
+        )
         .fallback(async || Refusal::not_found())
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(SharedState::clone(&state), guard))

@@ -14,6 +14,7 @@ use crate::rate::RateLimit;
 use crate::sessions::Sessions;
 use crate::store::Store;
 use crate::streams::Streams;
+use crate::uploads::Uploads;
 use crate::wake::Wake;
 
 /// Shared by all requests.
@@ -41,6 +42,7 @@ pub(crate) struct HubState {
     pub(crate) sessions: Sessions,
     pub(crate) proofs: RateLimit,
     pub(crate) streams: Streams,
+    pub(crate) uploads: Uploads,
     pub(crate) phase: watch::Sender<Phase>,
 }
 

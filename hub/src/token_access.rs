@@ -32,6 +32,11 @@ const OPEN: &[(&str, &str, Asks)] = &[
     ("GET", template::BLOB, Asks::InRoom(Need::Read)),
     ("GET", template::BUNDLES, Asks::InRoom(Need::Read)),
     ("POST", template::MESSAGES, Asks::InRoom(Need::Post)),
+    ("POST", template::UPLOADS, Asks::InRoom(Need::Post)),
+    ("GET", template::UPLOAD, Asks::InRoom(Need::Post)),
+    ("HEAD", template::UPLOAD, Asks::InRoom(Need::Post)),
+    ("PATCH", template::UPLOAD, Asks::InRoom(Need::Post)),
+    ("DELETE", template::UPLOAD, Asks::InRoom(Need::Post)),
 ];
 
 /// Lets a request in that carries a token, or says why not. A room that the token is not for and one that does not exist

@@ -59,6 +59,10 @@ pub(crate) const ROUTED: &[(&str, &str)] = &[
     (template::REFS, "GET"),
     (template::BLOB, "GET"),
     (template::BUNDLES, "GET"),
+    (template::UPLOADS, "POST"),
+    (template::UPLOAD, "GET"),
+    (template::UPLOAD, "PATCH"),
+    (template::UPLOAD, "DELETE"),
 ];
 
 /// Nothing is routed that these tests do not know of.
@@ -86,7 +90,7 @@ async fn every_path_is_routed_and_documented() {
             .replace("{room}", "r")
             .replace("{id}", &"a".repeat(64))
             .replace("{name}", "n");
-        let answer = alice.send("PATCH", &path, |request| request, "").await;
+        let answer = alice.send("PURGE", &path, |request| request, "").await;
         answer.problem(ErrorCode::MethodNotAllowed);
         assert!(answer.header("allow").contains(method), "{method} {path}");
     }

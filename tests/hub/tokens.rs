@@ -22,6 +22,10 @@ const OPEN: &[(&str, &str, &[&str])] = &[
     ("GET", template::BLOB, &["read"]),
     ("GET", template::BUNDLES, &["read"]),
     ("POST", template::MESSAGES, &["post"]),
+    ("POST", template::UPLOADS, &["post"]),
+    ("GET", template::UPLOAD, &["post"]),
+    ("PATCH", template::UPLOAD, &["post"]),
+    ("DELETE", template::UPLOAD, &["post"]),
 ];
 /// Calls that nobody authenticates for.
 const ANYBODYS: &[&str] = &[paths::HEALTH, paths::SESSION];
@@ -119,6 +123,15 @@ async fn every_call_is_open_to_its_scopes_and_closed_to_all_others() {
                 let is_its_room = room.eq_ignore_ascii_case("build") || !path.contains("{room}");
                 if !(open && is_its_room) {
                     answer.problem(ErrorCode::TokenScope);
+                } else if *path == template::UPLOADS {
+                    answer.expect(201).head();
+                } else if *path == template::UPLOAD {
+                    // Let in as far as the upload, which is none.
+                    let code = match *method {
+                        "PATCH" => ErrorCode::UnsupportedMediaType,
+                        _ => ErrorCode::NotFound,
+                    };
+                    answer.problem(code);
                 } else if *method == "POST" {
                     // Let in as far as the message, which is none.
                     answer.problem(ErrorCode::BadRequest);

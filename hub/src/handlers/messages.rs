@@ -5,16 +5,18 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, limits, paths};
+use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, UploadId, limits, paths};
 use serde::Serialize;
 
 use crate::answer::{room_json, with_messages};
+use crate::blob_store::BlobError;
 use crate::body::{BodyReader, check_announced, content_length, media_type};
 use crate::posted_message::PostedMessage;
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
 use crate::store::{Append, Appended, LogPage, NewBlob};
+use crate::uploads::Place;
 
 #[derive(Serialize)]
 struct Before<'a> {
@@ -93,9 +95,13 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
         "application/json" => {
             let max_bytes = limits::MAX_MESSAGE_BYTES;
             check_announced(&parts.headers, max_bytes as u64)?;
+            let upload = upload_of(&parts.headers)?;
             let body = BodyReader::new(body, &call.state.options.limits).all(max_bytes).await?;
             let message = checked(&call, &headers, &body).await?;
-            store(&call, append_of(&call, message, headers, None)).await
+            match upload {
+                Some(upload) => post_uploaded(&call, message, headers, &upload).await,
+                None => store(&call, append_of(&call, message, headers, None)).await,
+            }
         }
         paths::MESSAGE_WITH_BLOB_TYPE => {
             let mut reader = BodyReader::new(body, &call.state.options.limits);
@@ -146,7 +152,7 @@ async fn post_with_blob(
     if size <= limits::INLINE_BLOB_BYTES {
         let bytes = reader.all(size as usize).await?;
         if bytes.len() as u64 != size || BundleId::of(&bytes) != id {
-            return Err(call.refusal(crate::blob_store::BlobError::Mismatch(id).into()).await);
+            return Err(call.refusal(BlobError::Mismatch(id).into()).await);
         }
         let blob = NewBlob::Inline { id, bytes };
         return store(&call, append_of(&call, message, of_message, Some(blob))).await;
@@ -163,6 +169,64 @@ async fn post_with_blob(
     }
     upload.commit(id).await?;
     store(&call, append).await
+}
+
+/// The message brings a blob whose bytes were uploaded before. While the message is not stored, the upload stays.
+async fn post_uploaded(
+    call: &RoomCall,
+    message: PostedMessage,
+    headers: Headers,
+    id: &UploadId,
+) -> Result<Response, Refusal> {
+    let uploads = &call.state.uploads;
+    let place = Place::new(&call.principal, &call.room);
+    let held = match uploads.find(&place, id, call.state.now_ms()) {
+        Some(upload) => upload.hold().await,
+        None => None,
+    };
+    let Some(mut held) = held else {
+        // A repetition needs no upload, nor does a message whose blob the room has by now.
+        return store(call, append_of(call, message, headers, None))
+            .await
+            .map_err(|refusal| match refusal.code() {
+                ErrorCode::UnknownBlob => {
+                    Refusal::new(ErrorCode::UnknownUpload, "this room has no such upload of yours")
+                }
+                _ => refusal,
+            });
+    };
+    let size = held.settle().await?;
+    let id = message.blob_of_size(size)?;
+    let append = append_of(call, message, headers, Some(NewBlob::File { id, size }));
+    if let Some(repeated) = call.run(|| call.store().check_append(&append)).await? {
+        uploads.end(held).await?;
+        return answer(call, &repeated).await;
+    }
+    match held.publish(id).await {
+        Ok(()) => {}
+        Err(error @ BlobError::Mismatch(_)) => {
+            // Its bytes will never be those of the blob.
+            uploads.end(held).await?;
+            return Err(call.refusal(error.into()).await);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stored = store(call, append).await?;
+    // What is left of the upload takes no space of its own, and is removed with the next one or at the next start.
+    if let Err(error) = uploads.end(held).await {
+        tracing::warn!(?error, "an upload that was stored cannot be removed");
+    }
+    Ok(stored)
+}
+
+fn upload_of(headers: &HeaderMap) -> Result<Option<UploadId>, Refusal> {
+    let Some(value) = headers.get(paths::UPLOAD_HEADER) else {
+        return Ok(None);
+    };
+    match value.to_str().ok().and_then(|value| value.parse().ok()) {
+        Some(upload) => Ok(Some(upload)),
+        None => Err(Refusal::bad_request("an upload id is 32 lowercase hexadecimal digits")),
+    }
 }
 
 /// Reads a message and checks all that can be checked without the store's writer.
@@ -224,7 +288,7 @@ fn signed_by(call: &RoomCall, headers: &HeaderMap) -> Result<Option<AgentId>, Re
         .ok_or_else(|| Refusal::bad_request("what a token posts names the key that signed it: Parler-Agent"))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(value) = headers.get(paths::IDEMPOTENCY_KEY_HEADER) else {
         return Ok(None);
     };

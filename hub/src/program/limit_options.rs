@@ -39,6 +39,15 @@ pub(super) struct LimitOptions {
     /// How long it may come slower than that.
     #[arg(long, value_name = "TIME", env = "PARLER_HUB_BODY_GRACE", value_parser = time, default_value_t = Time(usual().body_grace))]
     body_grace: Time,
+    /// Uploads that one agent may have under way at once.
+    #[arg(long, value_name = "N", env = "PARLER_HUB_MAX_UPLOADS", default_value_t = count(usual().max_uploads))]
+    max_uploads: NonZeroUsize,
+    /// Bytes that the uploads of one agent may have together, announced ones included.
+    #[arg(long, value_name = "SIZE", env = "PARLER_HUB_MAX_UPLOAD_BYTES", value_parser = size, default_value_t = Size(usual().max_upload_bytes))]
+    max_upload_bytes: Size,
+    /// How long an upload is kept after its last byte.
+    #[arg(long, value_name = "TIME", env = "PARLER_HUB_UPLOAD_TTL", value_parser = time, default_value_t = Time(usual().upload_ttl))]
+    upload_ttl: Time,
     /// Streams that one agent may have open at once.
     #[arg(long, value_name = "N", env = "PARLER_HUB_MAX_STREAMS", default_value_t = count(usual().max_streams))]
     max_streams: NonZeroUsize,
@@ -72,6 +81,9 @@ impl LimitOptions {
             stall_timeout: self.stall_timeout.0,
             min_body_rate: self.min_body_rate.0,
             body_grace: self.body_grace.0,
+            max_uploads: self.max_uploads.get(),
+            max_upload_bytes: self.max_upload_bytes.0,
+            upload_ttl: self.upload_ttl.0,
             max_streams: self.max_streams.get(),
             heartbeat: self.heartbeat.0,
             stream_ttl: self.stream_ttl.0,
