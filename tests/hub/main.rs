@@ -12,6 +12,7 @@ mod documented;
 mod drain;
 mod fixtures;
 mod guard;
+mod hints;
 mod invites;
 mod limits;
 mod local;

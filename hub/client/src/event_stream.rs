@@ -1,16 +1,14 @@
 //! A room's log as it grows. Says what arrives and when nothing does; opening it again is the caller's business.
 
-use std::collections::VecDeque;
-
 use http::header::ACCEPT;
-use parler_protocol::limits::{MAX_MESSAGE_BYTES, STREAM_LOST};
+use parler_protocol::limits::MAX_MESSAGE_BYTES;
 use parler_protocol::paths::{self, event};
 use parler_protocol::{Head, RoomName, Seq};
-use reqwest::Response;
 use serde_json::value::RawValue;
 
 use crate::exchange::Request;
-use crate::sse::{SseEvent, SseParser, TooLong};
+use crate::sse::SseEvent;
+use crate::sse_response::{Arrived, SseResponse};
 use crate::witness::head_of;
 use crate::{Client, ClientError, ReadFrom};
 
@@ -35,9 +33,7 @@ pub enum Streamed {
 pub struct EventStream<'a> {
     client: &'a Client,
     room: RoomName,
-    response: Response,
-    parser: SseParser,
-    ready: VecDeque<SseEvent>,
+    events: SseResponse,
     head: Head,
 }
 
@@ -58,9 +54,7 @@ impl Client {
         Ok(EventStream {
             client: self,
             room: room.clone(),
-            response,
-            parser: SseParser::new(MAX_EVENT_BYTES),
-            ready: VecDeque::new(),
+            events: SseResponse::new(response, MAX_EVENT_BYTES),
             head,
         })
     }
@@ -74,7 +68,7 @@ impl EventStream<'_> {
 
     /// Whether more has arrived already: [`EventStream::next`] gives it without waiting for the hub.
     pub fn has_more(&self) -> bool {
-        !self.ready.is_empty()
+        self.events.has_more()
     }
 
     /// The next message, or a sign of life. None: the hub has ended the stream in order, and may be asked for another.
@@ -84,21 +78,10 @@ impl EventStream<'_> {
     /// connection, or this machine, was asleep. [`ClientError::Lost`] when the connection ended.
     #[allow(clippy::should_implement_trait, reason = "it has an end, and errors before that")]
     pub fn next(&mut self) -> Result<Option<Streamed>, ClientError> {
-        while self.ready.is_empty() {
-            let Some(piece) = self.client.next_piece_within(&mut self.response, STREAM_LOST)? else {
-                return Ok(None);
-            };
-            let ready = &mut self.ready;
-            self.parser
-                .feed(&piece, |event| ready.push_back(event))
-                .map_err(|TooLong| self.client.not_a_hub("an event without end"))?;
-            if self.ready.is_empty() {
-                return Ok(Some(Streamed::Heartbeat));
-            }
-        }
-        match self.ready.pop_front() {
-            Some(event) => self.read(event).map(Some),
-            None => Ok(Some(Streamed::Heartbeat)),
+        match self.events.next(self.client)? {
+            Arrived::Event(event) => self.read(event).map(Some),
+            Arrived::Heartbeat => Ok(Some(Streamed::Heartbeat)),
+            Arrived::End => Ok(None),
         }
     }
 

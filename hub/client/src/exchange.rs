@@ -11,6 +11,7 @@ use data_encoding::BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{OpenSession, SessionOpened};
+use parler_protocol::limits::STREAM_LOST;
 use parler_protocol::{Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
 use reqwest::{Body, Response};
 use serde::de::DeserializeOwned;
@@ -42,6 +43,8 @@ pub struct Deadlines {
     pub stall: Duration,
     /// For the whole of an answer that is held in memory: a hub that sends a byte now and then ends no sooner otherwise.
     pub answer: Duration,
+    /// For the next sign of life of a stream: a hub gives one each 15 s.
+    pub silence: Duration,
     /// How long sending again goes on after the first failure.
     pub retry: Duration,
 }
@@ -52,6 +55,7 @@ impl Default for Deadlines {
             connect: Duration::from_secs(10),
             stall: Duration::from_secs(60),
             answer: Duration::from_secs(600),
+            silence: STREAM_LOST,
             retry: Duration::from_secs(20),
         }
     }
@@ -220,6 +224,16 @@ impl Client {
     /// Sends a request and gives its answer before the body is read.
     pub(crate) fn open(&self, request: &Request<'_>) -> Result<Response, ClientError> {
         self.runtime.block_on(self.ask(request, async |response| Ok(response)))
+    }
+
+    /// As [`Client::open`], without trying again.
+    pub(crate) fn open_once(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        self.runtime.block_on(self.attempt(request, &Cell::new(false)))
+    }
+
+    /// How long a stream may be silent.
+    pub(crate) fn silence(&self) -> Duration {
+        self.options.deadlines.silence
     }
 
     /// The next piece of an answer that was [opened](Self::open).

@@ -97,6 +97,7 @@ pub(super) fn answers(record: &HubRecord) -> bool {
             connect: ASKING_DEADLINE,
             stall: ASKING_DEADLINE,
             answer: ASKING_DEADLINE,
+            silence: ASKING_DEADLINE,
             retry: Duration::ZERO,
         },
     };

@@ -39,6 +39,11 @@ impl TestHub {
 
     /// A hub on a directory that may have been a hub's before.
     pub(crate) async fn on(directory: Arc<TempDir>, change: impl FnOnce(&mut HubOptions)) -> Self {
+        Self::at(SocketAddr::from(([127, 0, 0, 1], 0)), directory, change).await
+    }
+
+    /// The same, at an address where another listened before.
+    pub(crate) async fn at(address: SocketAddr, directory: Arc<TempDir>, change: impl FnOnce(&mut HubOptions)) -> Self {
         let clock = Arc::new(AtomicI64::new(START_MS));
         let mut options = HubOptions::new(directory.path().join("hub"));
         let shown = Arc::clone(&clock);
@@ -47,7 +52,7 @@ impl TestHub {
         change(&mut options);
         let hub = Hub::open(options).unwrap();
         let id = hub.id();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(hub.serve(listener, async move {
