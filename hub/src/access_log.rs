@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use parler_protocol::{AgentId, TokenName};
 
+use crate::auth::Peer;
 use crate::problem::{Fatal, Refusal};
 use crate::state::{Phase, SharedState};
 
@@ -55,6 +56,7 @@ pub(crate) async fn access_log(State(state): State<SharedState>, mut request: Re
     let began = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let client = request.extensions().get::<Peer>().map(|peer| peer.0);
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
 
@@ -65,11 +67,14 @@ pub(crate) async fn access_log(State(state): State<SharedState>, mut request: Re
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let (took, route) = (began.elapsed(), route.as_ref().map_or("unmatched", MatchedPath::as_str));
+    state.metrics.answered(&method, route, response.status(), took);
     tracing::info!(
         method = method.as_str(),
-        route = route.as_ref().map_or("unmatched", MatchedPath::as_str),
+        route,
         status = response.status().as_u16(),
-        elapsed_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+        elapsed_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        client = client.map(tracing::field::display),
         agent = caller.agent().map(tracing::field::display),
         token = caller.token().map(tracing::field::display),
         "request"

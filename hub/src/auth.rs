@@ -15,7 +15,7 @@ use crate::state::{HubState, SharedState};
 use crate::store::{Principal, TokenHash, TokenHolder};
 use crate::token_access;
 
-/// The address at the other end of the connection.
+/// The address that the request comes from: the other end of the connection, or whom a trusted proxy there speaks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 

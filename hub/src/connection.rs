@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// How long a closed connection waits for its peer to close too.
@@ -15,14 +14,14 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What the peer may send meanwhile.
 const LINGER_BYTES: u64 = 64 << 20; // 64 MiB
 
-/// A TCP stream with limits to its patience.
+/// A stream of bytes, plain or inside TLS, with limits to its patience.
 ///
 /// An answer that comes before the request's body was read (too large, no such room) leaves bytes of that body
 /// unread. Closing then makes the kernel reset the connection, and the reset can overtake the answer; so the writing half
 /// is closed first, and what still comes is read and thrown away for a moment.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    stream: TcpStream,
+pub(crate) struct Connection<S> {
+    stream: S,
     /// Longest the peer may take no byte.
     stall_timeout: Duration,
     /// Runs while a write waits.
@@ -36,8 +35,8 @@ struct Lingering {
     thrown_away: u64,
 }
 
-impl Connection {
-    pub(crate) fn new(stream: TcpStream, stall_timeout: Duration) -> Self {
+impl<S> Connection<S> {
+    pub(crate) fn new(stream: S, stall_timeout: Duration) -> Self {
         Self {
             stream,
             stall_timeout,
@@ -59,13 +58,13 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let tried = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.judge(cx, tried)
@@ -84,8 +83,10 @@ impl AsyncWrite for Connection {
         self.stream.is_write_vectored()
     }
 
+    /// Inside TLS this is where bytes wait that a write has taken.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let tried = Pin::new(&mut self.stream).poll_flush(cx);
+        self.judge(cx, tried)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -4,21 +4,26 @@ use std::future::Future;
 use std::sync::Arc;
 
 use parler_protocol::HubId;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::authority::Authorities;
 use crate::blob_store::{BlobStore, FileBlobStore};
 use crate::challenge::Challenges;
 use crate::disk_space::FreeFloor;
+use crate::forwarded::TrustedProxies;
+use crate::metrics::Metrics;
+use crate::metrics_page;
 use crate::options::HubOptions;
 use crate::orphans;
 use crate::rate::RateLimit;
 use crate::router::router;
-use crate::server;
+use crate::server::{self, Door};
 use crate::sessions::Sessions;
-use crate::state::{HubState, Phase};
-use crate::store::{OpenError, SqliteOptions, SqliteStore, Store, StoreError};
+use crate::state::{HubState, Phase, SharedState};
+use crate::store::{CommitStats, OpenError, SqliteOptions, SqliteStore, Store, StoreError};
 use crate::streams::Streams;
 use crate::uploads::Uploads;
 use crate::wake::{LocalWake, Wake};
@@ -63,16 +68,20 @@ pub struct Hub {
     store: Arc<dyn Store>,
     blobs: Arc<dyn BlobStore>,
     wake: Arc<dyn Wake>,
+    metrics: Metrics,
+    metrics_listener: Option<TcpListener>,
 }
 
 impl Hub {
     /// Opens the data directory, which is made if need be, and which no other process may have open.
     pub fn open(options: HubOptions) -> Result<Self, HubError> {
         let floor = options.limits.free_floor_percent;
+        let commits = CommitStats::default();
         let store = SqliteStore::open(
             &options.data_dir,
             SqliteOptions {
                 free_floor: FreeFloor::percent(floor).at_most(MESSAGES_FREE_FLOOR_BYTES),
+                commits: commits.clone(),
                 ..SqliteOptions::default()
             },
         )?;
@@ -80,6 +89,8 @@ impl Hub {
         let path = options.data_dir.join(BLOBS_DIRECTORY);
         let blobs = FileBlobStore::open_with_floor(&path, floor).map_err(|source| HubError::Blobs { path, source })?;
         Ok(Self {
+            metrics: Metrics::new(&options.data_dir, &options.version, &commits),
+            metrics_listener: None,
             options,
             store: Arc::new(store),
             blobs: Arc::new(blobs),
@@ -90,6 +101,14 @@ impl Hub {
     /// The hub's id.
     pub fn id(&self) -> HubId {
         self.store.hub()
+    }
+
+    /// Answers `GET /metrics` on this listener while the hub serves, without asking who reads it. Nothing else is answered
+    /// there, and no measurements anywhere else.
+    #[must_use]
+    pub fn with_metrics(mut self, listener: TcpListener) -> Self {
+        self.metrics_listener = Some(listener);
+        self
     }
 
     /// Serves on `listener` until `shutdown` is ready; then ends the long polls, lets the requests in flight finish within
@@ -107,12 +126,13 @@ impl Hub {
         let uploads = Uploads::open(blobs, limits, self.options.clock.now_ms()).await;
         let state = Arc::new(HubState {
             hub,
-            authorities: Authorities::new(bound, &self.options.authorities),
+            authorities: Authorities::new(bound, self.options.tls.is_some(), &self.options.authorities),
             challenges: Challenges::new(hub).map_err(HubError::Random)?,
             sessions: Sessions::default(),
             proofs: RateLimit::new(self.options.limits.proof_burst, self.options.limits.proofs_per_minute),
-            streams: Streams::new(self.options.limits.max_streams),
             uploads,
+            streams: Streams::new(self.options.limits.max_streams, self.metrics.streams.clone()),
+            metrics: self.metrics,
             phase: watch::Sender::new(Phase::Serving),
             store: Arc::clone(&self.store),
             blobs: self.blobs,
@@ -120,7 +140,20 @@ impl Hub {
             options: self.options,
         });
         tracing::info!(%hub, address = %bound, version = state.options.version, "serving");
-        let failure = server::serve(Arc::clone(&state), router(state), listener, shutdown).await;
+        let door = Door {
+            router: router(Arc::clone(&state)),
+            tls: state.options.tls.clone(),
+            proxies: state.options.proxies.clone(),
+            connections: state.metrics.connections.clone(),
+        };
+        let measured = self
+            .metrics_listener
+            .map(|listener| measure(Arc::clone(&state), listener));
+        let failure = server::serve(state, door, listener, shutdown).await;
+        if let Some(measured) = measured {
+            // It ends when the hub does.
+            let _ = measured.await;
+        }
         let closed = self.store.close().await;
         tracing::info!(%hub, "stopped");
         match failure {
@@ -128,6 +161,19 @@ impl Hub {
             None => closed.map_err(HubError::Close),
         }
     }
+}
+
+/// Serves the measurements until the hub stops.
+fn measure(state: SharedState, listener: TcpListener) -> JoinHandle<Option<String>> {
+    let bound = listener.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
+    let door = Door {
+        router: metrics_page::router(Arc::clone(&state), bound),
+        tls: None,
+        proxies: TrustedProxies::default(),
+        connections: Gauge::default(),
+    };
+    tracing::info!(address = %bound, "measurements are served");
+    tokio::spawn(server::serve(state, door, listener, std::future::pending()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use parler_protocol::AgentId;
 
 use crate::clock::Clock;
+use crate::forwarded::TrustedProxies;
 use crate::hub_limits::HubLimits;
+use crate::tls::TlsIdentity;
 
 /// What a hub is opened with.
 #[derive(Debug, Clone)]
@@ -21,6 +23,10 @@ pub struct HubOptions {
     pub owners: Vec<AgentId>,
     /// `host[:port]` that clients may name in `Host`, besides the bound address and the loopback names.
     pub authorities: Vec<String>,
+    /// The certificate to show; without one the hub speaks plain HTTP.
+    pub tls: Option<TlsIdentity>,
+    /// The peers whose word on whom they speak for counts.
+    pub proxies: TrustedProxies,
     /// The version that `/healthz` tells.
     pub version: String,
     /// What time it is.
@@ -38,6 +44,8 @@ impl HubOptions {
             local: None,
             owners: Vec::new(),
             authorities: Vec::new(),
+            tls: None,
+            proxies: TrustedProxies::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock: Clock::system(),
             limits: HubLimits::default(),

@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use parler_protocol::BundleId;
+use prometheus_client::metrics::counter::Counter;
 
 use crate::blob_store::{BlobError, BlobStore, BlobStream};
 use crate::problem::Refusal;
@@ -15,6 +16,8 @@ use crate::store::BlobLocation;
 pub(crate) struct RoomBlob {
     id: BundleId,
     location: BlobLocation,
+    /// Bytes handed out.
+    sent: Counter,
 }
 
 impl RoomBlob {
@@ -23,7 +26,11 @@ impl RoomBlob {
         let location = call
             .run(|| call.store().blob(call.principal.agent, &call.room, &id))
             .await?;
-        Ok(Self { id, location })
+        Ok(Self {
+            id,
+            location,
+            sent: call.state.metrics.blob_bytes_out.clone(),
+        })
     }
 
     pub(crate) fn id(&self) -> BundleId {
@@ -40,10 +47,15 @@ impl RoomBlob {
 
     /// The bytes in `range`, which is within the blob.
     pub(crate) async fn read(&self, blobs: &dyn BlobStore, range: Range<u64>) -> Result<BlobStream, BlobError> {
-        match &self.location {
-            BlobLocation::Inline(bytes) => Ok(one_piece(bytes.slice(range.start as usize..range.end as usize))),
-            BlobLocation::File(size) => blobs.read(&self.id, *size, range).await,
-        }
+        let stream = match &self.location {
+            BlobLocation::Inline(bytes) => one_piece(bytes.slice(range.start as usize..range.end as usize)),
+            BlobLocation::File(size) => blobs.read(&self.id, *size, range).await?,
+        };
+        let sent = self.sent.clone();
+        let count = move |piece: &Bytes| {
+            sent.inc_by(piece.len() as u64);
+        };
+        Ok(stream.inspect_ok(count).boxed())
     }
 }
 

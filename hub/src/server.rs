@@ -1,7 +1,8 @@
-//! Accepts connections, serves HTTP/1.1 on each, and stops in order: no new connections, then the requests in flight,
-//! then the store.
+//! Accepts connections, serves HTTP/1.1 on each, inside TLS where there is a certificate, and stops in order: no new
+//! connections, then the requests in flight, then the store.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +13,20 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::auth::Peer;
 use crate::connection::Connection;
+use crate::forwarded::TrustedProxies;
+use crate::metrics::Counted;
 use crate::state::{Phase, SharedState};
+use crate::tls::TlsIdentity;
 
 /// Fields of one request's head.
 const MAX_HEADERS: usize = 64;
@@ -28,13 +35,26 @@ const MAX_BUFFER_BYTES: usize = 256 << 10; // 256 KiB
 /// Rest after the kernel refused a connection, for instance because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A way into the hub.
+pub(crate) struct Door {
+    /// What is behind it.
+    pub(crate) router: Router,
+    /// The certificate it shows.
+    pub(crate) tls: Option<TlsIdentity>,
+    /// Who of those that come through it are proxies.
+    pub(crate) proxies: TrustedProxies,
+    /// Where its open connections are counted.
+    pub(crate) connections: Gauge,
+}
+
 /// Serves until `shutdown` is ready or the hub fails. Returns what it failed with.
 pub(crate) async fn serve(
     state: SharedState,
-    router: Router,
+    door: Door,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Option<String> {
+    let door = Arc::new(door);
     let permits = Arc::new(Semaphore::new(state.options.limits.max_connections));
     let mut connections = JoinSet::new();
     let failing = state.stopping();
@@ -53,7 +73,7 @@ pub(crate) async fn serve(
             }
             () = &mut failing => break,
             (stream, permit) = accept(&listener, &permits) => {
-                connections.spawn(converse(SharedState::clone(&state), router.clone(), stream, permit));
+                connections.spawn(converse(SharedState::clone(&state), Arc::clone(&door), stream, permit));
                 while connections.try_join_next().is_some() {}
             }
         }
@@ -92,15 +112,36 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream,
 }
 
 /// Serves one connection to its end, or until the hub stops and its request in flight is answered.
-async fn converse(state: SharedState, router: Router, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+async fn converse(state: SharedState, door: Arc<Door>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let _counted = Counted::one_more(&door.connections);
     let Ok(peer) = stream.peer_addr() else { return };
     // Answers are written whole; waiting for more to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = &door.tls else {
+        return serve_http(&state, &door, peer.ip(), stream).await;
+    };
+    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(state.options.limits.header_timeout, handshake) => shaken,
+        () = state.stopping() => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => serve_http(&state, &door, peer.ip(), stream).await,
+        Ok(Err(error)) => tracing::debug!(%error, client = %peer.ip(), "no TLS handshake"),
+        Err(_) => tracing::debug!(client = %peer.ip(), "a TLS handshake took too long"),
+    }
+}
+
+async fn serve_http<S>(state: &SharedState, door: &Door, peer: IpAddr, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
     let limits = &state.options.limits;
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(|request: Request<Incoming>| {
+        let client = door.proxies.client(peer, request.headers());
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Peer(peer.ip()));
-        router.clone().oneshot(request)
+        request.extensions_mut().insert(Peer(client));
+        door.router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
         // Without a timer hyper's header timeout is silently off.

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::authority::Authorities;
 use crate::blob_store::BlobStore;
 use crate::challenge::Challenges;
+use crate::metrics::Metrics;
 use crate::options::HubOptions;
 use crate::problem::Refusal;
 use crate::rate::RateLimit;
@@ -43,6 +44,7 @@ pub(crate) struct HubState {
     pub(crate) proofs: RateLimit,
     pub(crate) streams: Streams,
     pub(crate) uploads: Uploads,
+    pub(crate) metrics: Metrics,
     pub(crate) phase: watch::Sender<Phase>,
 }
 

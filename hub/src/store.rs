@@ -2,6 +2,7 @@
 //! an embedded database and a remote one can both stand behind it. It keeps no bytes of large blobs
 //! ([`crate::blob_store`]) and wakes nobody ([`crate::wake`]).
 
+mod commit_stats;
 mod sqlite;
 mod token;
 
@@ -15,6 +16,7 @@ use parler_protocol::{
     RoomName, Seq, TokenName,
 };
 
+pub use commit_stats::CommitStats;
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use token::{Need, NewToken, TokenHolder};
 

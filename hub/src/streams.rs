@@ -11,8 +11,10 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use parler_protocol::{AgentId, ErrorCode};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use crate::metrics::Counted;
 use crate::problem::Refusal;
 use crate::state::{HubState, Phase};
 
@@ -28,6 +30,7 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 pub(crate) struct Streams {
     most: usize,
     open: Arc<Mutex<HashMap<AgentId, usize>>>,
+    counted: Gauge,
 }
 
 /// One stream of an agent, until it is dropped.
@@ -35,6 +38,7 @@ pub(crate) struct Streams {
 pub(crate) struct StreamPermit {
     agent: AgentId,
     open: Arc<Mutex<HashMap<AgentId, usize>>>,
+    _counted: Counted,
 }
 
 fn lock(open: &Mutex<HashMap<AgentId, usize>>) -> MutexGuard<'_, HashMap<AgentId, usize>> {
@@ -43,11 +47,12 @@ fn lock(open: &Mutex<HashMap<AgentId, usize>>) -> MutexGuard<'_, HashMap<AgentId
 }
 
 impl Streams {
-    /// None are open. An agent may have `most`.
-    pub(crate) fn new(most: usize) -> Self {
+    /// None are open. An agent may have `most`; all that are open are counted.
+    pub(crate) fn new(most: usize, counted: Gauge) -> Self {
         Self {
             most,
             open: Arc::default(),
+            counted,
         }
     }
 
@@ -63,6 +68,7 @@ impl Streams {
         Ok(StreamPermit {
             agent,
             open: Arc::clone(&self.open),
+            _counted: Counted::one_more(&self.counted),
         })
     }
 }
@@ -134,7 +140,7 @@ mod tests {
     #[test]
     fn an_agent_has_so_many_streams_and_gets_them_back() {
         let [alice, bob] = [1, 2].map(|seed| AgentKey::from_random([seed; 32]).id());
-        let streams = Streams::new(2);
+        let streams = Streams::new(2, Gauge::default());
         let (first, _second) = (streams.open(alice).unwrap(), streams.open(alice).unwrap());
         assert_eq!(streams.open(alice).unwrap_err().code(), ErrorCode::RateLimited);
         drop(streams.open(bob).unwrap());

@@ -241,3 +241,44 @@ async fn a_reader_that_takes_no_bytes_is_given_up() {
     let next = tokio::time::timeout(Duration::from_secs(30), alice.get(paths::ROOMS)).await;
     assert_eq!(next.expect("the stalled reader was given up").status, 200);
 }
+
+/// Proofs are limited for each address. Whoever comes from this machine has a thousand times as many, so a header that
+/// is believed shows at once.
+#[tokio::test]
+async fn only_a_trusted_proxy_says_whom_it_speaks_for() {
+    use parler_hub::{ForwardedHeader, TrustedProxies};
+    for (trusted, header, is_believed) in [
+        ("", "x-forwarded-for", false),
+        ("192.0.2.0/24", "x-forwarded-for", false),
+        ("127.0.0.1", "x-forwarded-for", true),
+        ("127.0.0.1", "forwarded", false),
+    ] {
+        let hub = TestHub::with(|options| {
+            options.open = true;
+            options.limits.proof_burst = 1;
+            options.limits.proofs_per_minute = 1;
+            options.proxies = TrustedProxies {
+                networks: trusted.parse().into_iter().collect(),
+                header: ForwardedHeader::XForwardedFor,
+            };
+        })
+        .await;
+        let agent = crate::support::Agent::new(hub.address, hub.id, "behind");
+        let prove_as = async |client: &str| {
+            // What a client says of itself stands before what the proxy adds.
+            let said = match header {
+                "forwarded" => format!("for=203.0.113.1, for={client}"),
+                _ => format!("203.0.113.1, {client}"),
+            };
+            let proof = serde_json::to_vec(&agent.proof(Some(agent.challenge().await))).unwrap();
+            let from = |request: hyper::http::request::Builder| {
+                request.header("content-type", "application/json").header(header, said)
+            };
+            agent.send("POST", paths::SESSION, from, proof).await.status
+        };
+        assert_eq!(prove_as("198.51.100.1").await, 200, "{trusted} {header}");
+        let second = if is_believed { 429 } else { 200 };
+        assert_eq!(prove_as("198.51.100.1").await, second, "{trusted} {header}");
+        assert_eq!(prove_as("198.51.100.2").await, 200, "{trusted} {header}");
+    }
+}

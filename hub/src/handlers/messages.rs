@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::answer::{room_json, with_messages};
 use crate::blob_store::BlobError;
 use crate::body::{BodyReader, check_announced, content_length, media_type};
+use crate::metrics::Counted;
 use crate::posted_message::PostedMessage;
 use crate::problem::Refusal;
 use crate::query::Parameters;
@@ -68,6 +69,7 @@ async fn read(call: &RoomCall, after: Option<Seq>, limit: u32) -> Result<LogPage
 
 /// Reads until there is something behind `after`, the time is over, or the hub stops.
 async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duration) -> Result<LogPage, Refusal> {
+    let _counted = Counted::one_more(&call.state.metrics.long_polls);
     let mut news = call.state.wake.subscribe(&call.room.key());
     let mut page = read(call, after, limit).await?;
     let deadline = tokio::time::sleep(wait);
@@ -154,6 +156,7 @@ async fn post_with_blob(
         if bytes.len() as u64 != size || BundleId::of(&bytes) != id {
             return Err(call.refusal(BlobError::Mismatch(id).into()).await);
         }
+        call.state.metrics.blob_bytes_in.inc_by(size);
         let blob = NewBlob::Inline { id, bytes };
         return store(&call, append_of(&call, message, of_message, Some(blob))).await;
     }
@@ -165,6 +168,7 @@ async fn post_with_blob(
     }
     let mut upload = call.state.blobs.begin(size).await?;
     while let Some(piece) = reader.next().await? {
+        call.state.metrics.blob_bytes_in.inc_by(piece.len() as u64);
         upload.write(piece).await?;
     }
     upload.commit(id).await?;
@@ -262,6 +266,7 @@ fn append_of(call: &RoomCall, message: PostedMessage, headers: Headers, blob: Op
 async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
     let appended = call.run(|| call.store().append(append.clone())).await?;
     if appended.is_new {
+        call.state.metrics.messages.inc();
         call.state.wake.notify(&call.room.key(), appended.posted.head);
     }
     answer(call, &appended).await

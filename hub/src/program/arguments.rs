@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use parler_hub::{ForwardedHeader, ProxyNetwork};
 use parler_protocol::AgentId;
 
 use super::limit_options::LimitOptions;
@@ -59,6 +60,43 @@ pub(super) struct Serve {
     /// Form of the log on stderr. PARLER_HUB_LOG says how much: info, debug, or a filter.
     #[arg(long, value_enum, env = "PARLER_HUB_LOG_FORM", default_value_t = LogForm::Text)]
     pub(super) log: LogForm,
+    /// Show this certificate, in PEM form with those that lead to its authority, and speak HTTPS only. Read again on
+    /// SIGHUP.
+    #[arg(long, value_name = "FILE", env = "PARLER_HUB_TLS_CERT", requires = "tls_key")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM form.
+    #[arg(long, value_name = "FILE", env = "PARLER_HUB_TLS_KEY", requires = "tls_cert")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// A proxy, or a range of addresses where proxies are, that says truly whom it speaks for.
+    #[arg(
+        long = "trusted-proxy",
+        value_name = "CIDR|ADDR",
+        env = "PARLER_HUB_TRUSTED_PROXY",
+        value_delimiter = ','
+    )]
+    pub(super) trusted_proxies: Vec<ProxyNetwork>,
+    /// The header in which those proxies say it. What their clients wrote into the other one is not looked at.
+    #[arg(long, value_enum, env = "PARLER_HUB_FORWARDED_HEADER", default_value_t = ForwardedBy::XForwardedFor)]
+    pub(super) forwarded_header: ForwardedBy,
+    /// Answer GET /metrics on this address, to anybody who reaches it, and nothing else there.
+    #[arg(long, value_name = "ADDR", env = "PARLER_HUB_METRICS_LISTEN")]
+    pub(super) metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(super) limits: LimitOptions,
+}
+
+/// A header that tells whom a proxy speaks for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum ForwardedBy {
+    XForwardedFor,
+    Forwarded,
+}
+
+impl From<ForwardedBy> for ForwardedHeader {
+    fn from(header: ForwardedBy) -> Self {
+        match header {
+            ForwardedBy::XForwardedFor => Self::XForwardedFor,
+            ForwardedBy::Forwarded => Self::Forwarded,
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! `parler-hub serve`: opens the hub, tells where it listens, and serves until a signal ends it.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
 use anyhow::Context;
-use parler_hub::{Hub, HubOptions};
+use parler_hub::{Hub, HubOptions, TlsIdentity, TrustedProxies};
 use rustix::process::Signal;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::arguments::Serve;
 use super::{Failure, log, open_files};
@@ -33,20 +34,45 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     // A write past a file size limit is then an error of that write, and not the end of the hub.
     let _past_file_limit = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-    let listener = TcpListener::bind(arguments.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let tls = match (arguments.tls_cert, arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(TlsIdentity::load(certificate, key)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = bind(arguments.listen).await?;
+    let metrics_listener = match arguments.metrics_listen {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    if tls.is_none() && !arguments.listen.ip().is_loopback() {
+        tracing::warn!(
+            "without --tls-cert everything travels in the clear up to here: keep this address behind a proxy"
+        );
+    }
     let mut options = HubOptions::new(arguments.data);
     options.open = arguments.open;
     options.owners = arguments.owners;
     options.authorities = arguments.authorities;
+    options.tls.clone_from(&tls);
+    options.proxies = TrustedProxies {
+        networks: arguments.trusted_proxies,
+        header: arguments.forwarded_header.into(),
+    };
     options.limits = arguments.limits.limits();
     options.limits.max_connections = options.limits.max_connections.min(open_files::raise_limit());
-    let hub = Hub::open(options)?;
+    let mut hub = Hub::open(options)?;
 
     let mut stdout = std::io::stdout();
-    writeln!(stdout, "listening on http://{}", listener.local_addr()?)?;
+    if let Some(listener) = metrics_listener {
+        writeln!(stdout, "metrics on http://{}/metrics", listener.local_addr()?)?;
+        hub = hub.with_metrics(listener);
+    }
+    writeln!(stdout, "listening on {scheme}://{}", listener.local_addr()?)?;
     stdout.flush()?;
+    if let Some(tls) = tls {
+        // Without a certificate there is nothing to read again, and a hang-up ends the hub as it ends any program.
+        tokio::spawn(reload(tls, signal(SignalKind::hangup())?));
+    }
     hub.serve(listener, async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -55,4 +81,20 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     })
     .await?;
     Ok(())
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Reads the certificate again whenever the signal comes.
+async fn reload(tls: TlsIdentity, mut hangup: Signals) {
+    while hangup.recv().await.is_some() {
+        match tls.reload() {
+            Ok(()) => tracing::info!("the certificate was read again"),
+            Err(error) => tracing::error!(%error, "the certificate stays what it was"),
+        }
+    }
 }

@@ -39,8 +39,8 @@ use self::writer::Writer;
 use crate::disk_space::FreeFloor;
 
 use super::{
-    Append, Appended, BlobLocation, LogPage, Need, NewInvite, NewSession, NewToken, Principal, PushLog, Store,
-    StoreError, TokenHash, TokenHolder,
+    Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal, PushLog,
+    Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -55,6 +55,8 @@ pub struct SqliteOptions {
     pub max_pages: Option<u32>,
     /// Part of the disk that messages leave free; none by default. Reading, sessions and cursors go on below it.
     pub free_floor: FreeFloor,
+    /// Where the writer counts its commits.
+    pub commits: CommitStats,
 }
 
 /// Why a data directory cannot be opened.
@@ -129,7 +131,7 @@ impl SqliteStore {
         let hub = schema::hub_id(&connection, random, now).map_err(failed)?;
 
         let readers = Readers::open(&database, options.readers).map_err(failed)?;
-        let writer = Writer::start(connection, directory, options.free_floor).map_err(not_opened)?;
+        let writer = Writer::start(connection, directory, &options).map_err(not_opened)?;
         Ok(Self { hub, readers, writer })
     }
 }

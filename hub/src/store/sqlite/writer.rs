@@ -7,17 +7,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::SqliteOptions;
 use super::batch::{Batch, Memory};
 use super::data_directory::DataDirectory;
 use super::failure::{Failure, Severity};
 use crate::disk_space::{DiskSpace, FreeFloor};
-use crate::store::StoreError;
+use crate::store::{CommitStats, StoreError};
 
 /// Most operations in one transaction.
 const MAX_BATCH_OPERATIONS: usize = 1_024;
@@ -50,7 +52,7 @@ impl Writer {
     pub(super) fn start(
         mut connection: Connection,
         directory: DataDirectory,
-        free_floor: FreeFloor,
+        options: &SqliteOptions,
     ) -> io::Result<Self> {
         let wal_pages = Arc::new(AtomicI32::new(0));
         let pages = Arc::clone(&wal_pages);
@@ -69,7 +71,8 @@ impl Writer {
             stopped: Arc::clone(&stopped),
             wal_pages,
             checkpointed_pages: 0,
-            free_floor,
+            free_floor: options.free_floor,
+            commits: options.commits.clone(),
             directory,
         };
         let thread = std::thread::Builder::new().name("parler-writer".to_owned()).spawn({
@@ -256,6 +259,7 @@ struct Worker {
     /// Pages of the log that are in the database too.
     checkpointed_pages: i32,
     free_floor: FreeFloor,
+    commits: CommitStats,
     /// Locked until the connection, which is above, is closed.
     directory: DataDirectory,
 }
@@ -306,7 +310,11 @@ impl Worker {
                 .for_each(|operation| operation.fail(StoreError::Stopped(reason.clone())));
             return;
         }
-        let Err(interrupted) = self.transact(batch) else { return };
+        let began = Instant::now();
+        let Err(interrupted) = self.transact(batch) else {
+            self.commits.committed(batch.len(), began.elapsed());
+            return;
+        };
         let severity = Severity::of(&interrupted.error);
         self.memory.forget();
         self.roll_back(severity, &interrupted.error);
