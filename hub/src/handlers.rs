@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod invites;
 pub(crate) mod messages;
+pub(crate) mod openapi;
 pub(crate) mod pushes;
 pub(crate) mod refs;
 pub(crate) mod rooms;

@@ -17,6 +17,8 @@ pub(crate) struct Refusal {
     problem: Box<Problem>,
     head: Option<Head>,
     retry_after: Option<Duration>,
+    /// How long the blob is that the range asked for is not in, bytes.
+    blob_size: Option<u64>,
     /// Why this hub must not go on.
     fatal: Option<String>,
 }
@@ -49,6 +51,13 @@ impl Refusal {
         Self::new(ErrorCode::Internal, "the hub made a mistake; its log says more")
     }
 
+    /// A range that begins behind the end of a blob of this size.
+    pub(crate) fn range_not_satisfiable(size: u64) -> Self {
+        let mut refusal = Self::new(ErrorCode::RangeNotSatisfiable, format!("the blob is {size} bytes long"));
+        refusal.blob_size = Some(size);
+        refusal
+    }
+
     pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
@@ -76,6 +85,7 @@ impl From<Problem> for Refusal {
             problem: Box::new(problem),
             head: None,
             retry_after: None,
+            blob_size: None,
             fatal: None,
         }
     }
@@ -137,6 +147,10 @@ impl IntoResponse for Refusal {
         }
         if let Some(wait) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        }
+        if let Some(size) = self.blob_size {
+            let place = HeaderValue::try_from(format!("bytes */{size}")).expect("digits are visible ASCII");
+            headers.insert(header::CONTENT_RANGE, place);
         }
         if let Some(head) = self.head {
             crate::answer::tell_head(&mut response, &head);

@@ -244,6 +244,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         | Code::MisdirectedRequest
         | Code::NameReserved
         | Code::OriginRefused
+        | Code::RangeNotSatisfiable
         | Code::TooLarge
         | Code::UnsupportedMediaType => ErrorKind::Refused,
         // A newer hub's code: its status says as much as is known.

@@ -4,6 +4,7 @@ mod agent;
 mod answer;
 mod http;
 mod hub;
+pub(crate) mod openapi;
 mod program;
 mod push;
 

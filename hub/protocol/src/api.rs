@@ -1,15 +1,16 @@
 //! Requests and answers of the hub, call by call. `docs/protocol.md` shows each with curl.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    AgentId, AgentName, Challenge, Head, HubId, InviteCode, MessageId, ObjectFormat, Oid, RefName, RoomKind, RoomName,
-    Seq, TokenName, TokenScope, UploadId,
+    AgentId, AgentName, Challenge, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Oid, Part, RefName,
+    RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct OpenSession {
     /// The agent's key.
     pub id: AgentId,
@@ -33,7 +34,7 @@ pub struct OpenSession {
 }
 
 /// The answer to [`OpenSession`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionOpened {
     /// Sent as `Authorization: Bearer`. A secret.
@@ -48,7 +49,7 @@ pub struct SessionOpened {
 }
 
 /// `POST /v1/invites`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateInvite {
     /// The room to invite into. A channel that does not exist yet is made, with the inviter as its owner.
@@ -62,7 +63,7 @@ pub struct CreateInvite {
 }
 
 /// The answer to [`CreateInvite`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InviteCreated {
     /// The code.
@@ -76,14 +77,14 @@ pub struct InviteCreated {
 }
 
 /// `POST /v1/join`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Join {
     /// The code.
     pub code: InviteCode,
 }
 
 /// `POST /v1/tokens`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateToken {
     /// What it is to be called. A name of mine whose token has ended may be used again.
@@ -98,7 +99,7 @@ pub struct CreateToken {
 }
 
 /// The answer to [`CreateToken`].
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TokenCreated {
     /// The token: a secret, told this once.
     pub token: String,
@@ -108,14 +109,14 @@ pub struct TokenCreated {
 }
 
 /// `GET /v1/tokens`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TokenList {
     /// The tokens I made, and those for rooms that I own, by name.
     pub tokens: Vec<TokenSummary>,
 }
 
 /// A token, without its secret. Also the answer to `GET /v1/token`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenSummary {
     /// What it is called; its messages are from `ci/NAME`.
@@ -137,7 +138,7 @@ pub struct TokenSummary {
 }
 
 /// What a token may do in one room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenGrant {
     /// The room.
     pub room: RoomName,
@@ -146,7 +147,7 @@ pub struct TokenGrant {
 }
 
 /// `POST /v1/rooms`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CreateRoom {
     /// The new room's name.
     pub room: RoomName,
@@ -155,7 +156,7 @@ pub struct CreateRoom {
 }
 
 /// A room I am in now: the answer to [`Join`], [`CreateRoom`] and `GET /v1/rooms/{room}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoomAnswer {
     /// The room, as its maker spelled it.
     pub room: RoomName,
@@ -166,14 +167,14 @@ pub struct RoomAnswer {
 }
 
 /// `GET /v1/rooms`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RoomList {
     /// The rooms I am in, by name.
     pub rooms: Vec<RoomSummary>,
 }
 
 /// One room of a [`RoomList`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoomSummary {
     /// The room.
     pub room: RoomName,
@@ -188,7 +189,7 @@ pub struct RoomSummary {
 }
 
 /// `GET /v1/rooms/{room}/members`
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MemberList {
     /// The room.
     pub room: RoomName,
@@ -197,7 +198,7 @@ pub struct MemberList {
 }
 
 /// One member of a room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// The agent's key.
@@ -216,11 +217,12 @@ pub struct Member {
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`: a page of the log. `after` left out: my cursor.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Page {
     /// The room.
     pub room: RoomName,
     /// The messages, each exactly as stored.
+    #[schemars(with = "Vec<Message>")]
     pub messages: Vec<Box<RawValue>>,
     /// The last message of this page, or `after` where it is empty: what to ask for next.
     pub cursor: Seq,
@@ -229,14 +231,14 @@ pub struct Page {
 }
 
 /// The data of the first event of `GET /v1/events`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoomHints {
     /// All my rooms, by name.
     pub rooms: Vec<RoomHint>,
 }
 
 /// How far one of my rooms reaches.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoomHint {
     /// The room.
     pub room: RoomName,
@@ -251,16 +253,18 @@ pub struct RoomHint {
 }
 
 /// The body of `POST /v1/rooms/{room}/messages`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PostMessage<'a> {
     /// The message's id, chosen by the sender.
     pub id: MessageId,
     /// The parts, stored byte for byte.
     #[serde(borrow)]
+    #[schemars(with = "Vec<Part>", length(min = 1, max = limits::MAX_PARTS))]
     pub parts: Vec<&'a RawValue>,
     /// Names it mentions: lowercase, without blanks at the ends, each once.
     #[serde(default)]
+    #[schemars(length(max = limits::MAX_MENTIONS))]
     pub mentions: Vec<String>,
     /// The message it answers.
     #[serde(default)]
@@ -268,7 +272,7 @@ pub struct PostMessage<'a> {
 }
 
 /// The answer to [`PostMessage`]: 201 the first time, 200 with the same content when it was repeated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Posted {
     /// The message's id.
     pub id: MessageId,
@@ -281,7 +285,7 @@ pub struct Posted {
 }
 
 /// `POST /v1/rooms/{room}/uploads`: begins to upload a blob that a message will bring.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginUpload {
     /// How many bytes it will have, where that is known already.
@@ -290,7 +294,7 @@ pub struct BeginUpload {
 }
 
 /// How far an upload is: what every call on it answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadProgress {
     /// The upload.
@@ -307,14 +311,14 @@ pub struct UploadProgress {
 }
 
 /// `PUT /v1/rooms/{room}/cursor`, and its answer: a cursor only moves forward, at most to the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cursor {
     /// The newest message acknowledged.
     pub cursor: Seq,
 }
 
 /// `GET /v1/rooms/{room}/pushes?since=`: every message after version `since` that carries refs or a bundle.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Pushes {
     /// The room.
     pub room: RoomName,
@@ -323,14 +327,16 @@ pub struct Pushes {
     /// The newest such message's number: the next `since`, and the answer's ETag.
     pub version: Seq,
     /// The messages, each exactly as stored.
+    #[schemars(with = "Vec<Message>")]
     pub messages: Vec<Box<RawValue>>,
     /// The log's head.
     pub head: Head,
 }
 
 /// `GET /v1/rooms/{room}/refs`: the hub's own fold, for people.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["room", "headRef", "objectFormat", "refs"]))]
 pub struct RefList {
     /// The room.
     pub room: RoomName,
@@ -343,7 +349,7 @@ pub struct RefList {
 }
 
 /// One ref of a [`RefList`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefEntry {
     /// The ref.
     pub name: RefName,

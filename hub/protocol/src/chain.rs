@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -65,7 +66,7 @@ impl FromStr for ChainHash {
 serde_as_string!(ChainHash);
 
 /// How far a room's log reaches: the newest message's number and its link of the chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Head {
     /// The newest message, or 0 in an empty room.
     pub seq: Seq,

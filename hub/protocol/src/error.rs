@@ -1,5 +1,6 @@
 //! What can go wrong between a client and a hub, as codes that programs can rely on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Challenge, Oid, RefName};
@@ -64,6 +65,8 @@ error_codes! {
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.
     OriginRefused "origin_refused" 403 false;
+    /// The blob ends before the range asked for. `Content-Range` says how long it is.
+    RangeNotSatisfiable "range_not_satisfiable" 416 false;
     /// Too many proofs or invite codes from one address, or streams or uploads of one agent. `Retry-After` says how many seconds to wait.
     RateLimited "rate_limited" 429 true;
     /// A ref would be a directory of another (`a` and `a/b`).
@@ -99,7 +102,7 @@ error_codes! {
 }
 
 /// A problem answer, RFC 9457, `application/problem+json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// The stable code; also the last part of what RFC 9457 calls `type`.
     pub code: ErrorCode,
@@ -133,7 +136,8 @@ impl Problem {
 }
 
 /// A ref that was not where a push expected it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("required" = ["name", "expected", "actual"]))]
 pub struct RefConflict {
     /// The ref.
     pub name: RefName,

@@ -25,6 +25,7 @@ mod oid;
 mod part;
 mod ref_name;
 mod room_name;
+mod schema;
 mod seq;
 mod session_proof;
 mod signature;

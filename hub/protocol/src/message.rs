@@ -1,12 +1,15 @@
 //! A message as a room's log holds it.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{AgentId, JsonError, MessageId, Part, RoomName, Seq, parse_json};
 
 /// Who sent a message, as the hub noted it then.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Sender {
     /// The sender's key.
     pub id: AgentId,
@@ -51,19 +54,39 @@ pub enum MessageError {
     Form(#[from] serde_json::Error),
 }
 
-#[derive(Deserialize)]
+/// A message exactly as stored.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Envelope {
+    /// Its number in the room.
     seq: Seq,
+    /// The id its sender gave it.
     id: MessageId,
+    /// The room, as its maker spelled it.
     room: RoomName,
+    /// The sender as its session had it.
     from: Sender,
+    /// As they were posted.
+    #[schemars(with = "Vec<Part>")]
     parts: Vec<Value>,
+    /// Names it mentions.
     #[serde(default)]
     mentions: Vec<String>,
+    /// The message it answers.
     #[serde(default)]
     reply_to: Option<MessageId>,
+    /// When the hub stored it, milliseconds since 1970.
     ts: i64,
+}
+
+impl JsonSchema for Message {
+    fn schema_name() -> Cow<'static, str> {
+        "Message".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Envelope::json_schema(generator)
+    }
 }
 
 impl Message {

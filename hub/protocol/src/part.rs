@@ -1,15 +1,17 @@
 //! The parts a message is made of. Unknown kinds, and known ones of a form this program does not understand, are
 //! kept as they came; nothing here decides what a part may do.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq, Target,
-    serde_as_string,
+    limits, serde_as_string,
 };
 
 /// The `kind` strings of Parler's vocabulary.
@@ -80,6 +82,16 @@ macro_rules! parts {
             }
         }
 
+        impl JsonSchema for Part {
+            fn schema_name() -> Cow<'static, str> {
+                "Part".into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                Self::any(vec![$( ($kind, generator.subschema_for::<$type>()), )+])
+            }
+        }
+
         $( impl From<$type> for Part {
             fn from(part: $type) -> Self { Self::$variant(part) }
         } )+
@@ -108,14 +120,14 @@ parts! {
 }
 
 /// Plain text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextPart {
     /// The text, as its sender wrote it: escape it before it reaches a terminal.
     pub text: String,
 }
 
 /// The next action, handed to somebody or to anybody.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandoffPart {
     /// What to do next.
     pub next: String,
@@ -163,7 +175,7 @@ impl FromStr for BundleRefName {
 serde_as_string!(BundleRefName);
 
 /// A ref of a bundle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleRef {
     /// Its name in the bundle's header.
     pub name: BundleRefName,
@@ -172,7 +184,7 @@ pub struct BundleRef {
 }
 
 /// Where a receiver gets commits that a thin bundle expects and the room does not hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BaseHint {
     /// The branch the base was on: `refs/heads/main`.
     #[serde(rename = "ref")]
@@ -183,12 +195,13 @@ pub struct BaseHint {
 }
 
 /// A git bundle. Bundles of other clients have only the fields that are not optional or empty here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundlePart {
     /// SHA-256 of the bundle's bytes.
     pub blob: BundleId,
     /// Always `git`.
+    #[schemars(extend("const" = "git"))]
     pub vcs: String,
     /// Bytes of the bundle.
     pub size: u64,
@@ -206,9 +219,11 @@ pub struct BundlePart {
     pub summary: Option<String>,
     /// The refs of the bundle's header, exactly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::MAX_REF_UPDATES))]
     pub refs: Vec<BundleRef>,
     /// The prerequisites of the bundle's header, exactly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::MAX_PREREQUISITES))]
     pub prerequisites: Vec<Oid>,
     /// The hash of the repository it was made in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +236,7 @@ pub struct BundlePart {
     pub objects: Option<u64>,
     /// Bundles of this room that hold prerequisites. A hint: may be incomplete or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::MAX_NEEDS))]
     pub needs: Vec<BundleId>,
     /// Where prerequisites that no bundle of this room holds come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,7 +244,7 @@ pub struct BundlePart {
 }
 
 /// The change of one ref.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefUpdate {
     /// The ref.
     pub name: RefName,
@@ -245,10 +261,11 @@ pub struct RefUpdate {
 }
 
 /// Ref changes of one push: all of them happen, or none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefsPart {
     /// The changes, at most one for a ref.
+    #[schemars(length(max = limits::MAX_REF_UPDATES))]
     pub updates: Vec<RefUpdate>,
     /// Whether the sender asked for all or nothing.
     #[serde(default)]
@@ -278,7 +295,7 @@ impl RefsPart {
 }
 
 /// A file among the room's blobs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FilePart {
     /// SHA-256 of its bytes.
@@ -296,7 +313,7 @@ pub struct FilePart {
 }
 
 /// How a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskStatus {
     /// Somebody took it.
@@ -314,7 +331,7 @@ pub enum TaskStatus {
 }
 
 /// What became of a task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskPart {
     /// How it stands.
@@ -337,14 +354,14 @@ pub struct TaskPart {
 }
 
 /// A job for whoever serves this role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DispatchPart {
     /// The role.
     pub role: String,
 }
 
 /// What the sender saw and was when it signed: it ties the signature to one hub, room, message and name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeenPart {
     /// 1.
     pub v: u32,
@@ -369,7 +386,7 @@ pub struct SeenPart {
 }
 
 /// The sender's signature over all other parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SigPart {
     /// `ed25519`.
     pub alg: String,

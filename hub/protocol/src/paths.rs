@@ -16,6 +16,8 @@ pub const ROOMS: &str = "/v1/rooms";
 pub const TOKENS: &str = "/v1/tokens";
 /// What the token that asks may do.
 pub const TOKEN: &str = "/v1/token";
+/// The OpenAPI document of all this.
+pub const OPENAPI: &str = "/v1/openapi.json";
 /// Hints about all my rooms, as they change.
 pub const EVENTS: &str = "/v1/events";
 

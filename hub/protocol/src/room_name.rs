@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_ROOM_NAME_BYTES;
@@ -55,7 +56,7 @@ impl FromStr for RoomName {
 serde_as_string!(RoomName);
 
 /// What a room is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoomKind {
     /// A shared room with any number of members.

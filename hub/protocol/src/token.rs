@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_TOKEN_NAME_BYTES;
@@ -68,7 +69,7 @@ impl FromStr for TokenName {
 serde_as_string!(TokenName);
 
 /// One thing that a token may do in a room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenScope {
     /// Post messages, bundles and refs; to that end read the room's refs and the messages that moved them.

@@ -12,6 +12,9 @@ use crate::problem::Refusal;
 use crate::room_blob::RoomBlob;
 use crate::room_call::RoomCall;
 
+/// A blob may be anything.
+pub(crate) const MEDIA_TYPE: &str = "application/octet-stream";
+
 /// `GET /v1/rooms/{room}/blobs/{id}`
 pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMap) -> Result<Response, Refusal> {
     let id = params
@@ -41,17 +44,13 @@ pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMa
             (StatusCode::PARTIAL_CONTENT, fields, Body::from_stream(stream)).into_response()
         }
         Requested::Unsatisfiable => {
-            let place = HeaderValue::try_from(format!("bytes */{}", blob.size())).map_err(Refusal::internal)?;
-            (StatusCode::RANGE_NOT_SATISFIABLE, [(header::CONTENT_RANGE, place)]).into_response()
+            return Err(call.refusal(Refusal::range_not_satisfiable(blob.size())).await);
         }
     };
     let fields = response.headers_mut();
     fields.insert(header::ETAG, etag);
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    fields.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     fields.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     fields.insert(
         header::CONTENT_SECURITY_POLICY,

@@ -9,12 +9,19 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parler_protocol::{BundleId, limits, paths};
+use schemars::JsonSchema;
 
 use crate::blob_store::{BlobError, BlobStore, BlobStream};
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_blob::RoomBlob;
 use crate::room_call::RoomCall;
+
+/// What is asked for, as the query says it with commas.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Ids(#[schemars(length(min = 1, max = limits::MAX_BUNDLES_PER_REQUEST))] Vec<BundleId>);
 
 /// `GET /v1/rooms/{room}/bundles?ids=`
 pub(crate) async fn get(call: RoomCall, mut query: Parameters) -> Result<Response, Refusal> {

@@ -4,16 +4,22 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use parler_protocol::{ErrorCode, HubId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::json;
 use crate::problem::Refusal;
 use crate::state::{Phase, SharedState};
 
-#[derive(Serialize)]
-struct Health<'a> {
+/// What there is to know without a token.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health<'a> {
+    /// `ok`
+    #[schemars(extend("const" = "ok"))]
     status: &'static str,
+    /// The hub.
     hub: HubId,
+    /// Of the program.
     version: &'a str,
 }
 

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, UploadId, limits, paths};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::{room_json, with_messages};
@@ -292,6 +293,14 @@ fn signed_by(call: &RoomCall, headers: &HeaderMap) -> Result<Option<AgentId>, Re
     key.map(Some)
         .ok_or_else(|| Refusal::bad_request("what a token posts names the key that signed it: Parler-Agent"))
 }
+
+/// How a key is written.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct IdempotencyKey(
+    #[schemars(regex(pattern = "^[!-~]+$"), length(min = 1, max = limits::MAX_IDEMPOTENCY_KEY_BYTES))] String,
+);
 
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(value) = headers.get(paths::IDEMPOTENCY_KEY_HEADER) else {
