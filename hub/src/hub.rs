@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::admin::AdminSocket;
 use crate::authority::Authorities;
 use crate::blob_store::{BlobStore, FileBlobStore};
 use crate::challenge::Challenges;
@@ -57,6 +58,9 @@ pub enum HubError {
     /// The hub could no longer keep its promises and stopped; what it had acknowledged is safe.
     #[error("the hub stopped: {0}")]
     Failed(String),
+    /// The store cannot be read.
+    #[error("cannot read the store: {0}")]
+    Store(StoreError),
     /// The store did not close in order; what it had acknowledged is safe.
     #[error("the store did not close: {0}")]
     Close(StoreError),
@@ -103,6 +107,11 @@ impl Hub {
         self.store.hub()
     }
 
+    /// Whether any key was ever let in. Where none was, owners are the only ones who can come.
+    pub async fn knows_anybody(&self) -> Result<bool, HubError> {
+        self.store.knows_anybody().await.map_err(HubError::Store)
+    }
+
     /// Answers `GET /metrics` on this listener while the hub serves, without asking who reads it. Nothing else is answered
     /// there, and no measurements anywhere else.
     #[must_use]
@@ -146,13 +155,17 @@ impl Hub {
             proxies: state.options.proxies.clone(),
             connections: state.metrics.connections.clone(),
         };
+        let administered = admin_socket(&state).map(|socket| tokio::spawn(socket.serve(Arc::clone(&state))));
         let measured = self
             .metrics_listener
             .map(|listener| measure(Arc::clone(&state), listener));
         let failure = server::serve(state, door, listener, shutdown).await;
+        // Both end when the hub does.
         if let Some(measured) = measured {
-            // It ends when the hub does.
             let _ = measured.await;
+        }
+        if let Some(administered) = administered {
+            let _ = administered.await;
         }
         let closed = self.store.close().await;
         tracing::info!(%hub, "stopped");
@@ -161,6 +174,18 @@ impl Hub {
             None => closed.map_err(HubError::Close),
         }
     }
+}
+
+fn admin_socket(state: &HubState) -> Option<AdminSocket> {
+    if !state.options.admin_socket {
+        return None;
+    }
+    AdminSocket::bind(&state.options.data_dir)
+        // A path that is too long for a socket, or a file system without them: no reason not to serve.
+        .inspect_err(
+            |error| tracing::warn!(%error, "no admin socket: `parler-hub admit` has to wait until the hub is stopped"),
+        )
+        .ok()
 }
 
 /// Serves the measurements until the hub stops.

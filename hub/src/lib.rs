@@ -9,6 +9,7 @@ pub mod store;
 pub mod wake;
 
 mod access_log;
+mod admin;
 mod answer;
 mod auth;
 mod authority;
@@ -45,6 +46,7 @@ mod tls;
 mod token_access;
 mod uploads;
 
+pub use admin::{AdmitError, admit};
 pub use clock::Clock;
 pub use disk_space::FreeFloor;
 pub use forwarded::{ForwardedHeader, NotANetwork, ProxyNetwork, TrustedProxies};

@@ -27,6 +27,8 @@ pub struct HubOptions {
     pub tls: Option<TlsIdentity>,
     /// The peers whose word on whom they speak for counts.
     pub proxies: TrustedProxies,
+    /// Whether [`crate::admit`] is answered while the hub serves, on a socket in the data directory.
+    pub admin_socket: bool,
     /// The version that `/healthz` tells.
     pub version: String,
     /// What time it is.
@@ -46,6 +48,7 @@ impl HubOptions {
             authorities: Vec::new(),
             tls: None,
             proxies: TrustedProxies::default(),
+            admin_socket: false,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock: Clock::system(),
             limits: HubLimits::default(),

@@ -1,5 +1,6 @@
 //! What `parler-hub` does: reads its command line, and ends with one line and the right code where that cannot be done.
 
+mod admit;
 mod arguments;
 mod limit_options;
 mod log;
@@ -32,6 +33,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// Runs the program.
 pub(crate) fn run() -> ExitCode {
     let done = mistake::arguments().and_then(|arguments| match arguments.command {
+        Command::Admit(arguments) => admit::admit(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),
     });
     match done {

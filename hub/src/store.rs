@@ -15,6 +15,7 @@ use parler_protocol::{
     AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
     RoomName, Seq, TokenName,
 };
+use serde::{Deserialize, Serialize};
 
 pub use commit_stats::CommitStats;
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -49,6 +50,18 @@ pub struct NewSession {
     pub invite: Option<InviteCode>,
     /// Now, milliseconds since 1970.
     pub now: i64,
+}
+
+/// What letting a key in has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Admission {
+    /// Whether the hub did not know the key before.
+    pub is_new: bool,
+    /// Rooms made for it.
+    pub made: Vec<RoomName>,
+    /// Rooms that were there, and that it was not in.
+    pub joined: Vec<RoomName>,
 }
 
 /// An invite about to be made.
@@ -262,6 +275,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whose token this is, unless it has ended.
     async fn session(&self, token: TokenHash, now: i64) -> Result<Option<Principal>, StoreError>;
+
+    /// Lets a key in without an invite, and into these channels, which are made, with it as their owner, where there are
+    /// none of these names. All or nothing; what is so already stays so. `NotFound`: one of the rooms is no channel.
+    async fn admit(&self, agent: AgentId, rooms: &[RoomName], now: i64) -> Result<Admission, StoreError>;
+
+    /// Whether any key was ever let in.
+    async fn knows_anybody(&self) -> Result<bool, StoreError>;
 
     /// Makes a room with its owner as first member.
     async fn create_room(

@@ -6,6 +6,7 @@ mod support;
 mod uploads;
 
 mod access_log;
+mod admit;
 mod blobs;
 mod client;
 mod documented;
@@ -23,6 +24,7 @@ mod operating;
 mod program;
 mod pushes;
 mod rooms;
+mod secrets;
 mod sessions;
 mod streams;
 mod tls;

@@ -100,7 +100,10 @@ async fn take(
             () = held.wanted() => return Err(wrong_offset(held.settle().await?)),
         };
         let result = match piece {
-            Ok(Some(piece)) => uploads.write(&mut held, piece, call.state.now_ms()).await,
+            Ok(Some(piece)) => {
+                call.state.metrics.blob_bytes_in.inc_by(piece.len() as u64);
+                uploads.write(&mut held, piece, call.state.now_ms()).await
+            }
             Ok(None) => break,
             Err(refusal) => Err(refusal),
         };

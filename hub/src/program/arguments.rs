@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use parler_hub::{ForwardedHeader, ProxyNetwork};
-use parler_protocol::AgentId;
+use parler_protocol::{AgentId, RoomName};
 
 use super::limit_options::LimitOptions;
 use super::log::LogForm;
@@ -23,6 +23,21 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Serve a hub until SIGINT or SIGTERM.
     Serve(Box<Serve>),
+    /// Let a key in without an invite, while the hub runs or not. Doing it twice is doing it once.
+    Admit(Admit),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Admit {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
+    pub(super) data: PathBuf,
+    /// Also into this room, which is made, with the key as its owner, where there is none.
+    #[arg(long = "room", value_name = "ROOM")]
+    pub(super) rooms: Vec<RoomName>,
+    /// The key, as `git parler whoami` shows it.
+    #[arg(value_name = "AGENT_ID")]
+    pub(super) agent: AgentId,
 }
 
 #[derive(Debug, clap::Args)]

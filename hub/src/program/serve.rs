@@ -49,7 +49,8 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
             "without --tls-cert everything travels in the clear up to here: keep this address behind a proxy"
         );
     }
-    let mut options = HubOptions::new(arguments.data);
+    let needs_somebody = !arguments.open && arguments.owners.is_empty();
+    let mut options = HubOptions::new(&arguments.data);
     options.open = arguments.open;
     options.owners = arguments.owners;
     options.authorities = arguments.authorities;
@@ -58,9 +59,17 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
         networks: arguments.trusted_proxies,
         header: arguments.forwarded_header.into(),
     };
+    options.admin_socket = true;
     options.limits = arguments.limits.limits();
     options.limits.max_connections = options.limits.max_connections.min(open_files::raise_limit());
     let mut hub = Hub::open(options)?;
+    if needs_somebody && !hub.knows_anybody().await? {
+        tracing::warn!(
+            "this hub knows no key yet, so nobody can come in: let the first member in with `parler-hub admit --data {} \
+             AGENT_ID` (`git parler whoami` shows theirs), who then invites the others",
+            arguments.data.display()
+        );
+    }
 
     let mut stdout = std::io::stdout();
     if let Some(listener) = metrics_listener {

@@ -39,8 +39,8 @@ use self::writer::Writer;
 use crate::disk_space::FreeFloor;
 
 use super::{
-    Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal, PushLog,
-    Store, StoreError, TokenHash, TokenHolder,
+    Admission, Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal,
+    PushLog, Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -152,6 +152,19 @@ impl Store for SqliteStore {
         self.readers
             .run(move |connection| sessions::find(connection, &token, now))
             .await
+    }
+
+    async fn admit(&self, agent: AgentId, rooms: &[RoomName], now: i64) -> Result<Admission, StoreError> {
+        let (hub, rooms) = (self.hub, rooms.to_vec());
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                members::admit(batch.connection, &hub, &agent, &rooms, now)
+            })
+            .await
+    }
+
+    async fn knows_anybody(&self) -> Result<bool, StoreError> {
+        self.readers.run(agents::is_any_known).await
     }
 
     async fn create_room(

@@ -12,6 +12,19 @@ pub(super) fn find(connection: &Connection, agent: &AgentId) -> Result<Option<i6
     Ok(select.query_row([agent.as_bytes()], |row| row.get(0)).optional()?)
 }
 
+/// Whether any agent is known.
+pub(super) fn is_any_known(connection: &Connection) -> Result<bool, Failure> {
+    Ok(connection.prepare_cached("SELECT 1 FROM agents")?.exists(())?)
+}
+
+/// Makes an agent known that has not said its name yet: until it does it goes by its key.
+pub(super) fn insert(connection: &Connection, agent: &AgentId, now: i64) -> Result<i64, Failure> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO agents (id, name, role, admitted_at, last_seen) VALUES (?1, ?2, NULL, ?3, ?3) RETURNING agent",
+    )?;
+    Ok(insert.query_row((agent.as_bytes(), agent.to_string(), now), |row| row.get(0))?)
+}
+
 /// Makes the agent known, or notes its newest name and role. Returns its row.
 pub(super) fn note(connection: &Connection, principal: &Principal, now: i64) -> Result<i64, Failure> {
     let mut upsert = connection.prepare_cached(

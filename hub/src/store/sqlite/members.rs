@@ -1,13 +1,13 @@
 //! Who is in a room, and what each has acknowledged. Coming in twice is coming in once, and a cursor never goes back.
 
 use parler_protocol::api::{Member, RoomAnswer};
-use parler_protocol::{AgentId, Head, RoomName, Seq};
+use parler_protocol::{AgentId, Head, HubId, RoomKind, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
 use super::{agent_id, agents, column, optional, parsed, rooms, seq_of};
-use crate::store::StoreError;
+use crate::store::{Admission, StoreError};
 
 /// Adds a member. It must not be one.
 pub(super) fn insert(connection: &Connection, room: i64, agent: i64, is_owner: bool, now: i64) -> Result<(), Failure> {
@@ -36,6 +36,39 @@ pub(super) fn join_channel(
         insert(batch.connection, room.row, agent, false, now)?;
     }
     Ok(room.answer(batch.head(&room).head()))
+}
+
+/// Makes a key known and a member of these channels, as far as it is not.
+pub(super) fn admit(
+    connection: &Connection,
+    hub: &HubId,
+    agent: &AgentId,
+    rooms: &[RoomName],
+    now: i64,
+) -> Result<Admission, Failure> {
+    let mut admission = Admission::default();
+    let row = match agents::find(connection, agent)? {
+        Some(row) => row,
+        None => {
+            admission.is_new = true;
+            agents::insert(connection, agent, now)?
+        }
+    };
+    for room in rooms {
+        match rooms::find(connection, room, Some(row))? {
+            Some((found, _)) if found.kind != RoomKind::Channel => return Err(StoreError::NotFound.into()),
+            Some((_, Some(_))) => {}
+            Some((found, None)) => {
+                insert(connection, found.row, row, false, now)?;
+                admission.joined.push(found.name);
+            }
+            None => {
+                let made = rooms::insert(connection, hub, room, RoomKind::Channel, row, now)?;
+                admission.made.push(made.name);
+            }
+        }
+    }
+    Ok(admission)
 }
 
 /// The room and its members, in the order they came.
