@@ -18,6 +18,7 @@ pub(crate) enum NameSource {
     WorkTree,
     Config,
     Place,
+    Token,
 }
 
 impl NameSource {
@@ -29,6 +30,7 @@ impl NameSource {
             Self::WorkTree => "git parler connect --as",
             Self::Config => "parler.agent",
             Self::Place => "default",
+            Self::Token => "PARLER_TOKEN",
         }
     }
 }

@@ -71,6 +71,8 @@ pub(crate) enum Verb {
     Apply(Apply),
     /// Show a message, or what brought a bundle or a file
     Show(Show),
+    /// Make, list and revoke tokens for CI
+    Token(Token),
     /// Watch two agents hand a branch over, with the real programs, in a temporary place
     Demo(Demo),
     /// Start, stop or look for this user's own hub
@@ -211,6 +213,36 @@ pub(crate) struct Show {
     /// The number of a message, or 4 or more digits of a bundle's or file's id
     #[arg(value_name = "N|ID")]
     pub(crate) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    pub(crate) what: TokenVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenVerb {
+    /// Make a token for the room, or for several with commas between: --room a,b. It is printed this once
+    Create {
+        /// What it is called; its messages are from ci/NAME [default: the room's, and some random characters]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// What it may do there: post, read, claim
+        #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "post")]
+        can: Vec<String>,
+        /// How long it works: 90s, 30m, 24h, 7d
+        #[arg(long, value_name = "TIME", default_value = "30d")]
+        ttl: String,
+    },
+    /// List the tokens I made, and those for rooms that I own
+    List,
+    /// End a token, at once
+    Revoke {
+        /// What it is called
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]

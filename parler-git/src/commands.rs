@@ -29,6 +29,7 @@ mod rooms;
 mod roster;
 mod send;
 mod show;
+mod token;
 mod whoami;
 
 /// Runs the command line that the process was given.
@@ -87,6 +88,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Fetch(args) => fetch::run(context, &args, output)?,
         Verb::Apply(args) => apply::run(context, &args, output)?,
         Verb::Show(args) => show::run(context, &args, output)?,
+        Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Hub(_) | Verb::Demo(_) => {}
     }
     output.deliver()

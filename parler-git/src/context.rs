@@ -7,7 +7,7 @@ use git_remote_parler::git::{Git, GitError, Side};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
 use parler_client::{Client, Identity};
-use parler_protocol::{AgentName, RoomName};
+use parler_protocol::{AccessToken, AgentName, RoomName};
 
 use crate::agents::{NameSource, Named, default_name};
 use crate::cli::Globals;
@@ -31,12 +31,20 @@ pub(crate) struct Context {
     no_repository: Option<RepositoryError>,
     git: Git,
     global_config: OnceCell<Vec<(String, String)>>,
+    /// By which this process speaks, in place of an agent.
+    token: Option<AccessToken>,
+    /// Who signs what a token posts: one key a process.
+    job: OnceCell<Agent>,
 }
 
 impl Context {
     /// Looks around. A directory outside of any repository is no error yet.
     pub(crate) fn new(environment: Environment, globals: Globals) -> Result<Self> {
-        let home = Home::of(&environment)?;
+        let token = environment.token.read(&environment.directory)?;
+        let home = match Home::of(&environment) {
+            Err(_) if token.is_some() => Home::nowhere(),
+            home => home?,
+        };
         let program = environment.git_program().ok_or_else(|| {
             Error::fatal("there is no git on PATH").then("install git, or set PARLER_GIT to its path")
         })?;
@@ -61,6 +69,8 @@ impl Context {
             no_repository,
             git,
             global_config: OnceCell::new(),
+            token,
+            job: OnceCell::new(),
         })
     }
 
@@ -158,6 +168,9 @@ impl Context {
 
     /// The agent that acts, and who said so.
     pub(crate) fn agent(&self) -> Result<(Agent, NameSource)> {
+        if let Some(token) = &self.token {
+            return Ok((self.job(token)?, NameSource::Token));
+        }
         let work_tree = self.work_tree_agent()?;
         let config = self.config("parler.agent")?;
         let named = Named {
@@ -177,6 +190,38 @@ impl Context {
         let place = place.map(|place| place.canonicalize().unwrap_or(place));
         let name = default_name(&self.environment.user, &self.environment.host, place.as_deref());
         Ok((agents.of_place(&name, place.as_deref())?, NameSource::Place))
+    }
+
+    /// Who acts for a token.
+    fn job(&self, token: &AccessToken) -> Result<Agent> {
+        if self.globals.agent.is_some() {
+            let what = format!("--as: PARLER_TOKEN acts here, as '{}'", token.name().sender());
+            return Err(Error::usage(what).then("leave out --as, or unset PARLER_TOKEN"));
+        }
+        if let Some(job) = self.job.get() {
+            return Ok(job.clone());
+        }
+        let job = Agent::of_token(token)?;
+        Ok(self.job.get_or_init(|| job).clone())
+    }
+
+    /// The token by which this process speaks, where it is no agent.
+    pub(crate) fn token(&self) -> Option<&AccessToken> {
+        self.token.as_ref()
+    }
+
+    /// Refuses what only an agent does, before anything is asked or kept.
+    pub(crate) fn require_agent(&self) -> Result<()> {
+        match &self.token {
+            Some(token) => {
+                let what = format!(
+                    "PARLER_TOKEN acts here, as '{}', and needs none of this",
+                    token.name().sender()
+                );
+                Err(Error::usage(what).then("unset PARLER_TOKEN to act as an agent"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn work_tree_agent(&self) -> Result<Option<String>> {
@@ -213,7 +258,22 @@ impl Context {
             environment: self.environment.hub.as_deref(),
             config: config.as_deref(),
         };
-        chosen.winner()?.recognised(&self.home)
+        self.recognised(chosen.winner()?)
+    }
+
+    /// The choice as the hub it is: this user's own goes by its name. A token is for no such hub.
+    pub(crate) fn recognised(&self, choice: HubChoice) -> Result<HubChoice> {
+        if self.token.is_none() {
+            return choice.recognised(&self.home);
+        }
+        // Where no local hub can be found there is none.
+        match choice.clone().recognised(&self.home).unwrap_or(choice) {
+            HubChoice::Local => Err(
+                Error::usage("PARLER_TOKEN is no token of the local hub, which makes none")
+                    .then("set PARLER_HUB to the URL of the hub that made it"),
+            ),
+            at => Ok(at),
+        }
     }
 
     /// A client of the hub that is meant, speaking as the agent that acts.
@@ -225,7 +285,8 @@ impl Context {
     /// A client of this hub, speaking as this agent.
     pub(crate) fn client_of(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
-        hubs::client(hub, identity, &self.home, &self.environment, insecure)
+        let token = self.token.as_ref();
+        hubs::client(hub, identity, token, &self.home, &self.environment, insecure)
     }
 
     /// Whether plain http is allowed to this host (`host[:port]`), which is not this machine.

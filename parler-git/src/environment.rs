@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 use git_remote_parler::git::{GitEnvironment, GitProgram};
 
+use crate::token::TokenVariables;
+
 /// Directories that a user's programs share, before anything of ours is appended.
 #[derive(Debug, Clone)]
 pub(crate) struct UserDirectories {
@@ -38,7 +40,9 @@ pub(crate) struct Environment {
     pub(crate) user: String,
     /// The machine's name, without domain.
     pub(crate) host: String,
-    /// Every variable.
+    /// `PARLER_TOKEN`, `PARLER_TOKEN_FILE`
+    pub(crate) token: TokenVariables,
+    /// Every variable, those of the token aside: no child inherits them.
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
@@ -64,7 +68,8 @@ impl Environment {
     }
 
     /// The environment of these variables; the rest is neutral.
-    fn of(variables: Vec<(OsString, OsString)>, directories: Option<UserDirectories>, host: String) -> Self {
+    fn of(mut variables: Vec<(OsString, OsString)>, directories: Option<UserDirectories>, host: String) -> Self {
+        let token = TokenVariables::take_from(&mut variables);
         let text = |name: &str| {
             let value = lookup(&variables, name)?.to_string_lossy().into_owned();
             (!value.is_empty()).then_some(value)
@@ -81,6 +86,7 @@ impl Environment {
             hub: text("PARLER_HUB"),
             parler_home,
             directories,
+            token,
             user: "user".to_owned(),
             host: host.split('.').next().unwrap_or_default().to_owned(),
             variables,

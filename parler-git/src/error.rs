@@ -271,6 +271,8 @@ impl From<Problem> for Error {
             }
             .then("ask for a new one: git parler invite --group ROOM"),
             ErrorCode::NotAdmitted => error.then("git parler join CODE"),
+            ErrorCode::TokenEnded => error.then("a member makes a new one: git parler token create"),
+            ErrorCode::TokenScope => error.then("git parler whoami shows what it may do"),
             _ => error,
         }
     }

@@ -134,7 +134,7 @@ impl Surroundings for Program<'_> {
         let connect = || -> Result<Connected> {
             let hub = match hub {
                 AddressHub::Configured => self.context.hub()?,
-                AddressHub::At(address) => HubChoice::At(address.clone()).recognised(&self.context.home)?,
+                AddressHub::At(address) => self.context.recognised(HubChoice::At(address.clone()))?,
             };
             let (agent, _) = self.context.agent()?;
             let client = self.context.client_of(&hub, agent.identity)?;

@@ -51,6 +51,16 @@ impl Home {
         }
     }
 
+    /// Where nothing is, and nothing can be put: for a job that has a token, and keeps nothing.
+    pub(crate) fn nowhere() -> Self {
+        let nothing = Path::new("/dev/null/parler");
+        Self {
+            config: nothing.to_owned(),
+            state: nothing.to_owned(),
+            data: nothing.to_owned(),
+        }
+    }
+
     /// Keys of agents.
     pub(crate) fn agents_dir(&self) -> PathBuf {
         self.config.join("agents")

@@ -1,6 +1,8 @@
 //! Which hub is meant, and the one way to a client of it: the local hub is started here when it is needed.
 
-use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, Revived};
+use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, NoSessionCache, Revived};
+
+use parler_protocol::AccessToken;
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -83,6 +85,7 @@ pub(crate) fn insecure_key(authority: &str) -> String {
 pub(crate) fn client(
     hub: &HubChoice,
     identity: Identity,
+    token: Option<&AccessToken>,
     home: &Home,
     environment: &Environment,
     insecure: impl Fn(&str) -> Result<bool>,
@@ -110,7 +113,12 @@ pub(crate) fn client(
         address,
         identity,
         secret,
-        sessions: Box::new(sessions),
+        token: token.cloned(),
+        // A token is used as it is, and nothing of it kept.
+        sessions: match token {
+            Some(_) => Box::new(NoSessionCache),
+            None => Box::new(sessions),
+        },
         deadlines: Deadlines::default(),
     };
     let client = Client::new(options)?;

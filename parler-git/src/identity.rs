@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parler_client::Identity;
-use parler_protocol::{AgentKey, AgentName, BundleId};
+use parler_protocol::{AccessToken, AgentKey, AgentName, BundleId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -21,6 +21,20 @@ pub(crate) struct Agent {
     pub(crate) identity: Identity,
     /// The work tree it is the default agent of.
     pub(crate) place: Option<String>,
+}
+
+impl Agent {
+    /// The agent of a job that has a token: a new key, kept nowhere, in the token's name.
+    pub(crate) fn of_token(token: &AccessToken) -> Result<Self> {
+        Ok(Self {
+            identity: Identity {
+                key: Arc::new(AgentKey::from_random(random_seed()?)),
+                name: token.name().sender(),
+                role: None,
+            },
+            place: None,
+        })
+    }
 }
 
 /// The file of an agent. Holds its secret key, so it has no `Debug`.
@@ -89,14 +103,11 @@ impl Agents {
         if let Some(stored) = self.read(&path, name)? {
             return agent(stored, &path);
         }
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)
-            .map_err(|error| Error::fatal(format_args!("no random numbers for a key: {error}")))?;
         let made = Stored {
             name: name.clone(),
             role: None,
             place: place.map(str::to_owned),
-            seed: AgentKey::from_random(seed).to_seed(),
+            seed: AgentKey::from_random(random_seed()?).to_seed(),
         };
         create_private_dir(&self.directory)?;
         if create_private(&path, &encode(&made)?)? {
@@ -142,6 +153,12 @@ impl Agents {
             BundleId::of(name.as_str().as_bytes()).short()
         ))
     }
+}
+
+fn random_seed() -> Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| Error::fatal(format_args!("no random numbers for a key: {error}")))?;
+    Ok(seed)
 }
 
 fn agent(stored: Stored, path: &Path) -> Result<Agent> {

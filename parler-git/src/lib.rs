@@ -30,6 +30,8 @@ mod pushing;
 mod room_log;
 mod sessions;
 mod text;
+mod time;
+mod token;
 mod usage;
 mod view;
 mod visible_json;

@@ -17,6 +17,12 @@ pub(crate) struct Place {
 impl Place {
     /// Asks the hub.
     pub(crate) fn ask(client: &Client, room: &RoomName) -> Result<Self> {
+        if client.token().is_some() {
+            // What a token that may not read is told, too.
+            let answer = client.room(room).map_err(|error| in_room(room, error))?;
+            let (room, head) = (answer.room, answer.head);
+            return Ok(Self { room, head });
+        }
         // The head alone.
         let page = read_page(client, &client.hub_id()?, room, None, 0)?;
         Ok(Self {

@@ -21,6 +21,7 @@ pub(crate) fn client(agent: &Agent) -> Client {
             role: None,
         },
         secret: None,
+        token: None,
         sessions: Box::new(NoSessionCache),
         deadlines: Deadlines::default(),
     });

@@ -212,6 +212,7 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
                 role: asked.role.clone(),
             },
             secret: None,
+            token: None,
             sessions: Box::new(NoSessionCache),
             deadlines: Deadlines::default(),
         })

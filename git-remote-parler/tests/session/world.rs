@@ -170,6 +170,7 @@ impl Agent {
             address: format!("http://{}", self.hub).parse().unwrap(),
             identity: self.identity.clone(),
             secret: Some(SECRET.to_owned()),
+            token: None,
             sessions: Box::new(Kept(self.session.clone())),
             deadlines: Deadlines::default(),
         })

@@ -5,10 +5,11 @@ use std::time::Duration;
 use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
-    CreateInvite, CreateRoom, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, RoomAnswer, RoomList,
+    CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, RoomAnswer,
+    RoomList, TokenCreated, TokenList, TokenSummary,
 };
 use parler_protocol::limits::MAX_WAIT;
-use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, paths};
+use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, paths};
 use serde::Serialize;
 
 use crate::exchange::{Request, RequestBody};
@@ -93,6 +94,49 @@ impl Client {
         Ok(list)
     }
 
+    /// A room: how far it reaches.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn room(&self, room: &RoomName) -> Result<RoomAnswer, ClientError> {
+        self.call(&Request::get(paths::room(room)))
+    }
+
+    /// Makes a token. The answer holds a secret that is told only once.
+    ///
+    /// # Errors
+    /// `not_found` for a room I am not in, `token_exists`, and as every call.
+    pub fn create_token(&self, token: &CreateToken) -> Result<TokenCreated, ClientError> {
+        self.call(&self.json(Method::POST, paths::TOKENS, token)?)
+    }
+
+    /// The tokens I made, and those for rooms that I own.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn tokens(&self) -> Result<TokenList, ClientError> {
+        self.call(&Request::get(paths::TOKENS.to_owned()))
+    }
+
+    /// Ends a token.
+    ///
+    /// # Errors
+    /// `not_found` for one that is neither mine nor for a room that I own, and as every call.
+    pub fn revoke_token(&self, name: &TokenName) -> Result<TokenSummary, ClientError> {
+        self.call(&Request {
+            method: Method::DELETE,
+            ..Request::get(paths::token(name))
+        })
+    }
+
+    /// What the token by which this client speaks may do.
+    ///
+    /// # Errors
+    /// `not_found` where it speaks by none, and as every call.
+    pub fn describe_token(&self) -> Result<TokenSummary, ClientError> {
+        self.call(&Request::get(paths::TOKEN.to_owned()))
+    }
+
     /// A room's members.
     ///
     /// # Errors
@@ -164,6 +208,13 @@ impl Client {
             request
                 .headers
                 .push((HeaderName::from_static(paths::IDEMPOTENCY_KEY_HEADER), key.to_owned()));
+        }
+        if self.token().is_some() {
+            // The hub does not know a job's key.
+            let key = self.identity().key.id().to_string();
+            request
+                .headers
+                .push((HeaderName::from_static(paths::AGENT_HEADER), key));
         }
         self.call(&request)
     }

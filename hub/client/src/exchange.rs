@@ -12,7 +12,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{OpenSession, SessionOpened};
 use parler_protocol::limits::STREAM_LOST;
-use parler_protocol::{Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
+use parler_protocol::{AccessToken, Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
 use reqwest::{Body, Response};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
@@ -69,6 +69,8 @@ pub struct ClientOptions {
     pub identity: Identity,
     /// What the local hub asks of its own user's agents.
     pub secret: Option<String>,
+    /// The token by which the client speaks, in place of sessions: the identity's key is a throw-away then.
+    pub token: Option<AccessToken>,
     /// Where the session is kept.
     pub sessions: Box<dyn SessionCache>,
     /// How long to wait.
@@ -149,7 +151,15 @@ impl Client {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| setup(&error))?;
-        let session = RefCell::new(options.sessions.load());
+        let session = RefCell::new(match &options.token {
+            // As good as a session, and for as long as the hub says.
+            Some(token) => Some(CachedSession {
+                token: token.expose().to_owned(),
+                expires_at: i64::MAX,
+                hub: token.hub(),
+            }),
+            None => options.sessions.load(),
+        });
         Ok(Self {
             reviving: Reviving::none(options.secret.clone()),
             options,
@@ -170,6 +180,11 @@ impl Client {
     /// Who this client speaks as.
     pub fn identity(&self) -> &Identity {
         &self.options.identity
+    }
+
+    /// The token by which this client speaks, where it is no agent.
+    pub fn token(&self) -> Option<&AccessToken> {
+        self.options.token.as_ref()
     }
 
     /// The hub's address.
@@ -342,7 +357,9 @@ impl Client {
             answer
         };
         match send(&session).await {
-            Err(ClientError::Problem(problem)) if problem.code == ErrorCode::Unauthenticated => {
+            Err(ClientError::Problem(problem))
+                if problem.code == ErrorCode::Unauthenticated && self.options.token.is_none() =>
+            {
                 let (session, _) = self.prove(problem.challenge, None).await?;
                 send(&session).await
             }
@@ -365,6 +382,9 @@ impl Client {
         challenge: Option<Challenge>,
         invite: Option<InviteCode>,
     ) -> Result<(CachedSession, SessionOpened), ClientError> {
+        if self.options.token.is_some() {
+            return Err(ClientError::Setup("a token opens no session".to_owned()));
+        }
         let identity = &self.options.identity;
         let mut ask = OpenSession {
             id: identity.key.id(),

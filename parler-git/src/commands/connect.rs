@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::text;
 
 pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Result<()> {
+    context.require_agent()?;
     let hub = if args.local { HubChoice::Local } else { context.hub()? };
     let keeps_hub = args.local || context.globals.hub.is_some();
     let choice = Choice::new(context, hub, keeps_hub, args.role.as_deref())?;

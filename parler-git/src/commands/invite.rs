@@ -5,11 +5,12 @@ use serde_json::json;
 
 use crate::cli::Invite;
 use crate::context::{Context, parse_room};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hubs::HubChoice;
 use crate::output::Output;
 use crate::room_log::in_room;
 use crate::text;
+use crate::time::parse_ttl;
 
 pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Result<()> {
     // A code that nobody sees would let nobody in.
@@ -20,7 +21,7 @@ pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Resu
     };
     let invite = CreateInvite {
         room,
-        ttl_secs: Some(parse_ttl(&args.ttl)?),
+        ttl_secs: Some(parse_ttl("--ttl", &args.ttl)?),
         max_uses: args.max_uses,
     };
     let client = context.client()?;
@@ -44,48 +45,4 @@ pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Resu
             "code": made.code, "link": link, "room": made.room, "kind": made.kind, "expiresAt": made.expires_at,
         }),
     )
-}
-
-/// Seconds of `90s`, `30m`, `24h`, `7d`; a number alone is seconds.
-fn parse_ttl(text: &str) -> Result<u64> {
-    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-    let seconds = match unit {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 24 * 3600,
-        _ => 0,
-    };
-    let ttl = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(seconds))
-        .filter(|ttl| *ttl > 0);
-    ttl.ok_or_else(|| Error::usage(format_args!("--ttl '{text}' is not a time such as 90s, 30m, 24h or 7d")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units() {
-        for (text, seconds) in [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800), ("60", 60)] {
-            assert_eq!(parse_ttl(text).unwrap(), seconds);
-        }
-        for bad in [
-            "",
-            "h",
-            "0",
-            "0h",
-            "-1h",
-            "1w",
-            "1.5h",
-            "h24",
-            "99999999999999999d",
-            "é",
-        ] {
-            assert!(parse_ttl(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use crate::hubs::{Chosen, HubChoice};
 use crate::output::Output;
 
 pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result<()> {
+    context.require_agent()?;
     // What was typed may be most of a code, so it is not repeated.
     let code: InviteCode = args.code.parse().map_err(|_| {
         Error::usage("that is no invite code: 8 to 32 of A-Z 2-9 without I and O").then("git parler join CODE")

@@ -164,7 +164,8 @@ impl<'a> Reading<'a> {
             return Ok(());
         };
         let continues = first.seq.get() <= self.cursor.get() + 1;
-        if continues && last.seq > self.cursor {
+        // A token has no cursor.
+        if self.client.token().is_none() && continues && last.seq > self.cursor {
             self.client
                 .acknowledge(&self.room, last.seq)
                 .map_err(|error| in_room(&self.room, error))?;

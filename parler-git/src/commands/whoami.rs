@@ -1,7 +1,10 @@
-//! `git parler whoami`: the agent that acts here and the hub it speaks to. Asks no hub, starts none.
+//! `git parler whoami`: the agent that acts here and the hub it speaks to. Asks no hub, starts none; save that what a
+//! token may do only its hub can tell.
 
 use serde_json::json;
 
+use super::token::grants;
+use crate::agents::NameSource;
 use crate::context::Context;
 use crate::error::Result;
 use crate::hubs::HubChoice;
@@ -12,6 +15,9 @@ use crate::view::field;
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
+    if context.token().is_some() {
+        return of_token(context, output);
+    }
     let (agent, source) = context.agent()?;
     let hub = context.hub()?;
     let (hub_text, address) = match &hub {
@@ -39,6 +45,35 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.text(&field("key", &id.to_string()))?;
     output.text(&field("by", source.describe()))?;
     output.text(&field("hub", &hub_text))?;
+    if let Some(room) = room {
+        output.text(&field("room", room.as_str()))?;
+    }
+    Ok(())
+}
+
+/// The token by which this process speaks. Never the secret.
+fn of_token(context: &Context, output: &mut Output) -> Result<()> {
+    let client = context.client()?;
+    let token = client.describe_token()?;
+    let (name, address) = (&client.identity().name, client.address().to_string());
+    let room = context.room_if_any()?;
+    if output.is_json() {
+        return output.json(&json!({
+            "name": name,
+            "role": null,
+            "id": null,
+            "source": NameSource::Token.describe(),
+            "hub": { "choice": address, "address": address },
+            "room": room,
+            "token": token,
+        }));
+    }
+    output.line(&text::name(name.as_str()))?;
+    output.text(&field("by", NameSource::Token.describe()))?;
+    output.text(&field("hub", &address))?;
+    output.text(&field("may", &grants(&token.rooms)))?;
+    output.text(&field("until", &text::local_time(token.expires_at)))?;
+    output.text(&field("made by", &text::name(token.by.as_str())))?;
     if let Some(room) = room {
         output.text(&field("room", room.as_str()))?;
     }

@@ -92,6 +92,7 @@ pub(super) fn answers(record: &HubRecord) -> bool {
             role: None,
         },
         secret: Some(record.secret.clone()),
+        token: None,
         sessions: Box::new(NoSessionCache),
         deadlines: Deadlines {
             connect: ASKING_DEADLINE,

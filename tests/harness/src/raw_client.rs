@@ -32,6 +32,7 @@ impl RawClient {
             address: url.parse().expect("a hub's address"),
             identity,
             secret,
+            token: None,
             sessions: Box::new(NoSessionCache),
             deadlines,
         };

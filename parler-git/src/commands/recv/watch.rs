@@ -242,7 +242,8 @@ impl Watch {
     }
 
     fn acknowledge(&mut self, client: &Client) -> Result<()> {
-        if self.owed > self.cursor {
+        // A token has no cursor.
+        if client.token().is_none() && self.owed > self.cursor {
             client
                 .acknowledge(&self.room, self.owed)
                 .map_err(|error| in_room(&self.room, error))?;

@@ -1,0 +1,51 @@
+//! Spans of time as people write them.
+
+use crate::error::{Error, Result};
+
+/// Seconds of `90s`, `30m`, `24h`, `7d`; a number alone is seconds. `option` is where it was said.
+pub(crate) fn parse_ttl(option: &str, text: &str) -> Result<u64> {
+    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => 0,
+    };
+    let ttl = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(seconds))
+        .filter(|ttl| *ttl > 0);
+    ttl.ok_or_else(|| {
+        Error::usage(format_args!(
+            "{option} '{text}' is not a time such as 90s, 30m, 24h or 7d"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800), ("60", 60)] {
+            assert_eq!(parse_ttl("--ttl", text).unwrap(), seconds);
+        }
+        for bad in [
+            "",
+            "h",
+            "0",
+            "0h",
+            "-1h",
+            "1w",
+            "1.5h",
+            "h24",
+            "99999999999999999d",
+            "é",
+        ] {
+            assert!(parse_ttl("--ttl", bad).is_err(), "{bad}");
+        }
+    }
+}
