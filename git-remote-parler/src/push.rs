@@ -81,6 +81,8 @@ pub struct PushRequest<'a> {
     pub mentions: Vec<String>,
     /// The message it answers.
     pub reply_to: Option<MessageId>,
+    /// What makes the message known when the request is made again by another program, in place of the message's id.
+    pub key: Option<&'a str>,
     /// Send all history, whatever the room or the base holds.
     pub full: bool,
     /// Make a bundle also for a commit in the middle of what the room has, so that it can be named.

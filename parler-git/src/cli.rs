@@ -126,6 +126,9 @@ pub(crate) struct Send {
     /// Name an agent that should see it
     #[arg(long, value_name = "NAME")]
     pub(crate) mention: Vec<String>,
+    /// Posted again under this key, the same is answered as the first time; for 7 days
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -165,6 +168,9 @@ pub(crate) struct Handoff {
     /// What it is about: a bundle of the room (4 or more digits of its id), or a branch or commit to push with it
     #[arg(long, value_name = "ID|REV")]
     pub(crate) bundle: Option<String>,
+    /// Posted again under this key, the same is answered as the first time; for 7 days
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -3,9 +3,10 @@
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{BlobSource, Client};
 use parler_protocol::api::Posted;
+use parler_protocol::limits::MAX_IDEMPOTENCY_KEY_BYTES;
 use parler_protocol::{Draft, Head, Part, RoomName};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::room_log::{in_room, read_page};
 
 /// A room as the hub knows it: how its maker spelled it, and how far its log reaches.
@@ -38,14 +39,27 @@ pub(crate) fn post(
     place: &Place,
     parts: Vec<Part>,
     mentions: Vec<String>,
+    key: Option<&str>,
     blob: Option<&dyn BlobSource>,
 ) -> Result<Posted> {
     let mut draft = Draft::new(parts);
     draft.mentions = mentions;
     let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, &draft);
     client
-        .post(&place.room, &signed, None, blob)
+        .post(&place.room, &signed, key, blob)
         .map_err(|error| in_room(&place.room, error))
+}
+
+/// Reads what makes a request known when it is made again.
+pub(crate) fn parse_key(key: &str) -> Result<&str> {
+    let is_good =
+        (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_good {
+        true => Ok(key),
+        false => Err(Error::usage(format_args!(
+            "--idempotency-key is 1 to {MAX_IDEMPOTENCY_KEY_BYTES} visible ASCII characters without blanks"
+        ))),
+    }
 }
 
 /// Names as a message mentions them: lowercase, without blanks at the ends, each once.

@@ -27,6 +27,7 @@ mod signatures;
 mod story;
 mod tags;
 mod thin;
+mod tokens;
 mod unsupported;
 mod untouched;
 mod watching;

@@ -65,12 +65,13 @@ pub(super) fn post(
     client: &Client,
     room: &RoomName,
     signed: &Signed,
+    key: Option<&str>,
     packed: Option<&Packed>,
 ) -> Result<Posted, ClientError> {
     client.post(
         room,
         signed,
-        None,
+        key,
         packed.map(|packed| &packed.built.spool as &dyn BlobSource),
     )
 }

@@ -343,7 +343,7 @@ impl Push<'_, '_> {
             let draft = self.draft(plan, packed, id, is_first)?;
             let (hub, room) = (self.state().hub(), self.state().room());
             let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
-            match post(self.pusher.client, room, &signed, packed) {
+            match post(self.pusher.client, room, &signed, self.request.key, packed) {
                 Ok(posted) => {
                     self.done(posted, packed, tips);
                     return Ok(());

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, one_bundle};
 use crate::output::Output;
-use crate::posting::{Place, mentions, post};
+use crate::posting::{Place, mentions, parse_key, post};
 use crate::pushing::{Instruction, local_name, parse_change, push, push_policy};
 
 /// What a handoff is about.
@@ -29,6 +29,7 @@ enum Subject {
 pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Result<()> {
     let room = context.room()?;
     let instruction = Instruction::new(&args.next, &args.instruction)?;
+    let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
@@ -37,8 +38,8 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
         None => Subject::Nothing,
     };
     let request = match subject {
-        Subject::Nothing => return hand_over(&client, &room, &instruction, None, output),
-        Subject::Bundle(id) => return hand_over(&client, &room, &instruction, Some(id), output),
+        Subject::Nothing => return hand_over(&client, &room, &instruction, None, key, output),
+        Subject::Bundle(id) => return hand_over(&client, &room, &instruction, Some(id), key, output),
         Subject::Ref(name) => PushRequest {
             changes: vec![parse_change(context.repository()?, &name)?],
             name_every_tip: true,
@@ -58,6 +59,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     let request = PushRequest {
         extra: Some(&extra),
         mentions: mentions(instruction.to.as_deref()),
+        key,
         ..request
     };
     let headline = |report: &git_remote_parler::push::PushReport| {
@@ -115,11 +117,13 @@ fn hand_over(
     room: &RoomName,
     instruction: &Instruction,
     bundle: Option<BundleId>,
+    key: Option<&str>,
     output: &mut Output,
 ) -> Result<()> {
     let place = Place::ask(client, room)?;
     let part = Part::from(instruction.part(bundle));
-    let posted = post(client, &place, vec![part], mentions(instruction.to.as_deref()), None)?;
+    let mentioned = mentions(instruction.to.as_deref());
+    let posted = post(client, &place, vec![part], mentioned, key, None)?;
     output.either(
         &format!(
             "handed over to {} as message {} of '{}'",

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::input::text_of;
 use crate::outgoing::{Outgoing, changed};
 use crate::output::Output;
-use crate::posting::{Place, mentions, post};
+use crate::posting::{Place, mentions, parse_key, post};
 use crate::text;
 
 pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result<()> {
@@ -25,6 +25,12 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
     if args.name.is_some() && args.file.len() > 1 {
         return Err(Error::usage("--name is for one file, and there are several").then("git parler send -h"));
     }
+    if args.idempotency_key.is_some() && args.file.len() > 1 {
+        return Err(
+            Error::usage("--idempotency-key is for one message, and each file has its own").then("git parler send -h"),
+        );
+    }
+    let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
     let text = args.text.as_deref().map(|text| text_of("the text", text)).transpose()?;
     // All are looked at before the first is sent.
     let open = |file| Outgoing::open(&context.environment, file, args.name.as_deref());
@@ -39,7 +45,7 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
     let mut sent: Vec<(Posted, &Outgoing)> = Vec::new();
     if files.is_empty() {
         let (text, mentions) = first.take().unwrap_or_default();
-        let posted = post(&client, &place, text.into_iter().collect(), mentions, None)?;
+        let posted = post(&client, &place, text.into_iter().collect(), mentions, key, None)?;
         return output.either(
             &format!("sent as message {} of '{}'", posted.seq, posted.room),
             &json!({ "room": posted.room, "seq": posted.seq, "id": posted.id }),
@@ -48,7 +54,7 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
     for file in &files {
         let (text, mentions) = first.take().unwrap_or_default();
         let parts = text.into_iter().chain([file.part().into()]).collect();
-        match post(&client, &place, parts, mentions, Some(file)) {
+        match post(&client, &place, parts, mentions, key, Some(file)) {
             Ok(posted) => {
                 place.head = posted.head;
                 if !output.is_json() {
