@@ -43,6 +43,7 @@ fn options(agent: &Agent, secret: Option<String>) -> ClientOptions {
             role: None,
         },
         secret,
+        token: None,
         sessions: Box::new(NoSessionCache),
         deadlines: Deadlines::default(),
     }

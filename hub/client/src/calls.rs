@@ -209,13 +209,6 @@ impl Client {
                 .headers
                 .push((HeaderName::from_static(paths::IDEMPOTENCY_KEY_HEADER), key.to_owned()));
         }
-        if self.token().is_some() {
-            // The hub does not know a job's key.
-            let key = self.identity().key.id().to_string();
-            request
-                .headers
-                .push((HeaderName::from_static(paths::AGENT_HEADER), key));
-        }
         self.call(&request)
     }
 

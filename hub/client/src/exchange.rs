@@ -444,6 +444,10 @@ impl Client {
         if let Some(session) = session {
             builder = builder.header(AUTHORIZATION, format!("Bearer {}", session.token));
         }
+        if self.options.token.is_some() {
+            // The hub does not know a job's key.
+            builder = builder.header(paths::AGENT_HEADER, self.options.identity.key.id().to_string());
+        }
         for (name, value) in &request.headers {
             builder = builder.header(name, value);
         }
