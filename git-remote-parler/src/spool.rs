@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parler_protocol::BundleId;
 use sha2::{Digest, Sha256};
 
-/// Up to this size a bundle stays in memory.
+/// Up to this size a bundle stays in memory: one that is sent in one request needs no file to go on from.
 pub const SPOOL_MEMORY_BYTES: usize = 8 << 20; // 8 MiB
 
 /// A spool that is being written.
@@ -112,9 +112,14 @@ impl Spool {
 
     /// A new reader, from the first byte.
     pub fn reader(&self) -> SpoolReader {
+        self.reader_at(0)
+    }
+
+    /// A new reader, from the byte behind the first `position` ones.
+    pub fn reader_at(&self, position: u64) -> SpoolReader {
         SpoolReader {
             content: Arc::clone(&self.content),
-            position: 0,
+            position,
         }
     }
 }

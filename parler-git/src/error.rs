@@ -288,6 +288,8 @@ impl From<ClientError> for Error {
             ClientError::Lost { .. } | ClientError::Deadline { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("run the same command again")
             }
+            ClientError::Stopped { .. } => Self::new(ErrorKind::Unreachable, error)
+                .then("run the same command again: what had arrived is kept for a day"),
             ClientError::NotAHub { .. } => Self::new(ErrorKind::Unreachable, error),
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")

@@ -84,7 +84,12 @@ fn told(context: &Context, error: &SessionError) -> String {
         Some(ClientError::Problem(problem)) if problem.code == ErrorCode::NotAdmitted => {
             context.naming_the_agent(problem.clone().into()).line()
         }
-        Some(ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::Unreachable { .. }) => {
+        Some(
+            ClientError::Lost { .. }
+            | ClientError::Deadline { .. }
+            | ClientError::Stopped { .. }
+            | ClientError::Unreachable { .. },
+        ) => {
             format!("{error}; run the same git command again")
         }
         Some(ClientError::OutcomeUnknown { .. }) => {

@@ -130,6 +130,17 @@ impl BlobSource for Outgoing {
             Content::Spool(spool) => Box::new(spool.reader()),
         })
     }
+
+    fn open_at(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match &self.content {
+            Content::File { file, size } => Box::new(FileReader::new(Arc::clone(file), *size).behind(offset)),
+            Content::Spool(spool) => Box::new(spool.reader_at(offset)),
+        })
+    }
+
+    fn id(&self) -> Option<BundleId> {
+        Some(self.id)
+    }
 }
 
 /// Reads the first `end` bytes of a file, independently of other readers.
@@ -142,6 +153,11 @@ struct FileReader {
 impl FileReader {
     const fn new(file: Arc<File>, end: u64) -> Self {
         Self { file, position: 0, end }
+    }
+
+    fn behind(mut self, position: u64) -> Self {
+        self.position = position.min(self.end);
+        self
     }
 }
 

@@ -4,28 +4,37 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use parler_harness::{HubProcess, World};
+use parler_harness::{CuttingProxy, HubProcess, World};
 use parler_hub::{Hub, HubOptions};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
+const AUTHORITY: &str = "PARLER_TEST_AUTHORITY";
 const OWNER: &str = "PARLER_TEST_OWNER";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
 pub(crate) fn start(world: &World) -> HubProcess {
-    start_for(world, "")
+    start_for(world, "", "")
 }
 
 /// Starts a hub that lets in this key, and others by invite.
 #[track_caller]
 pub(crate) fn start_closed(world: &World, owner: &str) -> HubProcess {
-    start_for(world, owner)
+    start_for(world, owner, "")
+}
+
+/// Starts a hub that lets every key in and is reached through this proxy.
+#[track_caller]
+pub(crate) fn start_behind(world: &World, proxy: &CuttingProxy) -> HubProcess {
+    let hub = start_for(world, "", proxy.authority());
+    proxy.lead_to(hub.authority());
+    hub
 }
 
 #[track_caller]
-fn start_for(world: &World, owner: &str) -> HubProcess {
-    let owner = owner.to_owned();
+fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
+    let (owner, authority) = (owner.to_owned(), authority.to_owned());
     HubProcess::start(world, "hub", move |listen: &str, data: &Path| {
         // Not by its path: it may have been built anew since this test began.
         let mut command = Command::new("/proc/self/exe");
@@ -39,6 +48,7 @@ fn start_for(world: &World, owner: &str) -> HubProcess {
             .env_clear()
             .env(LISTEN, listen)
             .env(OWNER, &owner)
+            .env(AUTHORITY, &authority)
             .env(DATA, data);
         command
     })
@@ -64,6 +74,7 @@ fn serve_for_another_test() {
             let owner = std::env::var(OWNER).unwrap_or_default();
             let options = HubOptions {
                 open: owner.is_empty(),
+                authorities: vec![std::env::var(AUTHORITY).unwrap_or_default()],
                 owners: owner.parse().into_iter().collect(),
                 ..HubOptions::new(PathBuf::from(data))
             };

@@ -12,6 +12,7 @@ mod files;
 mod forgotten_modules;
 mod hub_server;
 mod identity;
+mod interrupted;
 mod json;
 mod killed_client;
 mod killed_hub;

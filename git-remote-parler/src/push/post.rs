@@ -2,9 +2,8 @@
 
 use std::io::{self, Read};
 
-use parler_client::{BlobSource, Client, ClientError};
-use parler_protocol::api::Posted;
-use parler_protocol::{BUNDLE_MEDIA_TYPE, BundlePart, BundleRef, RoomName, Signed};
+use parler_client::BlobSource;
+use parler_protocol::{BUNDLE_MEDIA_TYPE, BundleId, BundlePart, BundleRef};
 
 use super::plan::BundlePlan;
 use crate::pack::BuiltBundle;
@@ -17,6 +16,14 @@ impl BlobSource for Spool {
 
     fn open(&self) -> io::Result<Box<dyn Read + Send>> {
         Ok(Box::new(self.reader()))
+    }
+
+    fn open_at(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(self.reader_at(offset)))
+    }
+
+    fn id(&self) -> Option<BundleId> {
+        Some(Self::id(self))
     }
 }
 
@@ -59,19 +66,4 @@ impl Packed {
         };
         Self { built, part }
     }
-}
-
-pub(super) fn post(
-    client: &Client,
-    room: &RoomName,
-    signed: &Signed,
-    key: Option<&str>,
-    packed: Option<&Packed>,
-) -> Result<Posted, ClientError> {
-    client.post(
-        room,
-        signed,
-        key,
-        packed.map(|packed| &packed.built.spool as &dyn BlobSource),
-    )
 }

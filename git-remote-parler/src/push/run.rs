@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
-use parler_client::ClientError;
+use parler_client::{Attachment, ClientError};
 use parler_protocol::api::Posted;
 use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
-use super::post::{Packed, post};
+use super::post::Packed;
 use super::{
     CutOff, Force, PushError, PushReport, PushRequest, PushedBundle, Pusher, RefChange, RefOutcome, RefReport, Refusal,
     RoomLookup,
@@ -332,18 +332,43 @@ impl Push<'_, '_> {
         )))
     }
 
-    /// Posts, and where refs moved meanwhile, reports those and posts the others. Every round loses a ref.
+    /// Posts until every ref is decided. What was uploaded serves all rounds.
     fn post_until_decided(&mut self, plan: &Plan, packed: Option<&Packed>, tips: &[Tip]) -> Result<(), PushError> {
+        let (client, room) = (self.pusher.client, self.state().room().clone());
+        let Some(packed) = packed else {
+            return self.post_rounds(plan, None, tips);
+        };
+        let attachment = client.attachment(&room, &packed.built.spool);
+        self.post_rounds(plan, Some((packed, &attachment)), tips)?;
+        if self.report.bundle.is_none() {
+            attachment.abandon();
+        }
+        Ok(())
+    }
+
+    /// Posts, and where refs moved meanwhile, reports those and posts the others. Every round loses a ref.
+    fn post_rounds(
+        &mut self,
+        plan: &Plan,
+        packed: Option<(&Packed, &Attachment<'_>)>,
+        tips: &[Tip],
+    ) -> Result<(), PushError> {
         let mut is_first = true;
         let moved = self.moves.iter().filter(|planned| planned.new.is_some()).count();
         loop {
             // Refs that were lost meanwhile may leave nothing that the bundle is needed for.
-            let packed = packed.filter(|packed| tips.len() > moved || self.needs_bundle(packed));
+            let packed = packed.filter(|(packed, _)| tips.len() > moved || self.needs_bundle(packed));
+            let attachment = packed.map(|(_, attachment)| attachment);
+            let packed = packed.map(|(packed, _)| packed);
             let id = packed.map(|packed| packed.part.blob).or(self.report.bundle_id);
             let draft = self.draft(plan, packed, id, is_first)?;
             let (hub, room) = (self.state().hub(), self.state().room());
             let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
-            match post(self.pusher.client, room, &signed, self.request.key, packed) {
+            let posted = match attachment {
+                Some(attachment) => attachment.post(&signed, self.request.key),
+                None => self.pusher.client.post(room, &signed, self.request.key, None),
+            };
+            match posted {
                 Ok(posted) => {
                     self.done(posted, packed, tips);
                     return Ok(());

@@ -1,11 +1,17 @@
-//! Blobs as they arrive. What is read here is not checked against its id: whoever stores or imports it does that.
+//! Blobs as they arrive. Where a connection is lost, the rest is asked for on another; readers do not notice. What is read
+//! here is not checked against its id: whoever stores or imports it does that.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 
 use bytes::{Buf, Bytes};
-use parler_protocol::BundleId;
+use http::StatusCode;
+use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
+use parler_protocol::{BundleId, RoomName, paths};
 use reqwest::Response;
 
+use crate::exchange::Request;
+use crate::patience::Patience;
 use crate::{Client, ClientError};
 
 /// Longest line before a bundle: an id, a blank, a length.
@@ -18,7 +24,15 @@ struct Pieces<'a> {
     piece: Bytes,
 }
 
-impl Pieces<'_> {
+impl<'a> Pieces<'a> {
+    const fn new(client: &'a Client, response: Response) -> Self {
+        Self {
+            client,
+            response,
+            piece: Bytes::new(),
+        }
+    }
+
     /// Makes sure that there are bytes, unless the answer is over.
     fn fill(&mut self) -> Result<bool, ClientError> {
         while self.piece.is_empty() {
@@ -40,46 +54,170 @@ impl Pieces<'_> {
     }
 }
 
-/// Several bundles in one answer. Ask for the next when the last has been read, or to skip the rest of it.
+/// How far one blob has been read.
+struct Position {
+    room: RoomName,
+    id: BundleId,
+    size: u64,
+    done: u64,
+}
+
+impl Position {
+    /// The next bytes of this blob, from the answer at hand or, when that is lost, from the next one. Whether another
+    /// answer had to be asked for, which then holds this blob's bytes and nothing behind them.
+    fn read(
+        &mut self,
+        pieces: &mut Pieces<'_>,
+        patience: &mut Patience,
+        buffer: &mut [u8],
+    ) -> Result<(usize, bool), ClientError> {
+        let left = usize::try_from(self.size - self.done).unwrap_or(usize::MAX);
+        let most = left.min(buffer.len());
+        let mut is_another = false;
+        let mut tried = pieces.read(&mut buffer[..most]);
+        loop {
+            let failure = match tried {
+                Ok(0) if most > 0 => pieces.client.lost("it ended in the middle of a blob"),
+                Ok(count) => {
+                    patience.progressed();
+                    self.done += count as u64;
+                    return Ok((count, is_another));
+                }
+                Err(failure) => failure,
+            };
+            let client = pieces.client;
+            patience
+                .pause(client, failure)
+                .map_err(|failure| client.stopped("download", self.done, self.size, failure))?;
+            tried = match self.rest(client) {
+                Ok(rest) => {
+                    *pieces = rest;
+                    is_another = true;
+                    pieces.read(&mut buffer[..most])
+                }
+                Err(failure) => Err(failure),
+            };
+        }
+    }
+
+    /// Asks for what is missing.
+    fn rest<'a>(&self, client: &'a Client) -> Result<Pieces<'a>, ClientError> {
+        let mut request = Request::get(paths::blob(&self.room, &self.id));
+        request.headers.push((RANGE, format!("bytes={}-", self.done)));
+        request.headers.push((IF_RANGE, format!("\"{}\"", self.id)));
+        let response = client.attempt_once(&request)?;
+        let is_rest = response.status() == StatusCode::PARTIAL_CONTENT;
+        if is_rest {
+            let place = response
+                .headers()
+                .get(CONTENT_RANGE)
+                .and_then(|place| place.to_str().ok());
+            let expected = format!("bytes {}-{}/{}", self.done, self.size.saturating_sub(1), self.size);
+            if place != Some(expected.as_str()) {
+                return Err(client.not_a_hub("another part of a blob than was asked for"));
+            }
+        } else if response.content_length() != Some(self.size) {
+            return Err(client.not_a_hub("a blob of another length than before"));
+        }
+        let mut pieces = Pieces::new(client, response);
+        if !is_rest {
+            // A proxy between us may answer with all of it.
+            let mut skipped = 0;
+            while skipped < self.done {
+                let most = usize::try_from(self.done - skipped).unwrap_or(usize::MAX).min(8192);
+                match pieces.read(&mut [0; 8192][..most])? {
+                    0 => return Err(client.lost("it ended in the middle of a blob")),
+                    count => skipped += count as u64,
+                }
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+/// Several bundles, one after the other. Ask for the next when the last has been read, or to skip the rest of it.
 pub struct BundleStream<'a> {
+    room: RoomName,
     pieces: Pieces<'a>,
-    /// Bytes of the present bundle that have not been read.
-    left: u64,
+    /// Those that have not begun.
+    ids: VecDeque<BundleId>,
+    /// Whether behind the present bundle the answer goes on with the next.
+    is_framed: bool,
+    present: Option<Position>,
+    patience: Patience,
 }
 
 impl<'a> BundleStream<'a> {
-    pub(crate) fn new(client: &'a Client, response: Response) -> Self {
+    pub(crate) fn new(client: &'a Client, room: &RoomName, ids: &[BundleId], response: Response) -> Self {
         Self {
-            pieces: Pieces {
-                client,
-                response,
-                piece: Bytes::new(),
-            },
-            left: 0,
+            room: room.clone(),
+            pieces: Pieces::new(client, response),
+            ids: ids.iter().copied().collect(),
+            is_framed: true,
+            present: None,
+            patience: Patience::new(client.transfer_patience()),
         }
     }
 
     /// The next bundle, or `None` after the last.
     ///
     /// # Errors
-    /// When the connection is lost, or the answer is not of the documented form.
+    /// When the connection is lost for good, or the answer is not of the documented form.
     #[allow(
         clippy::should_implement_trait,
         reason = "each bundle borrows the stream it is read from"
     )]
     pub fn next(&mut self) -> Result<Option<BundleReader<'_, 'a>>, ClientError> {
-        while self.left > 0 {
-            self.read(&mut [0; 8192])?;
-        }
-        let Some(line) = self.line()? else {
+        while self.read(&mut [0; 8192])? > 0 {}
+        let Some(line) = self.frame()? else {
             return Ok(None);
         };
         let frame = line
             .split_once(' ')
             .and_then(|(id, size)| Some((id.parse().ok()?, size.parse().ok()?)));
         let (id, size) = frame.ok_or_else(|| self.pieces.client.not_a_hub("a bundle without id and length"))?;
-        self.left = size;
+        self.ids.pop_front();
+        self.present = Some(Position {
+            room: self.room.clone(),
+            id,
+            size,
+            done: 0,
+        });
         Ok(Some(BundleReader { id, size, stream: self }))
+    }
+
+    /// The line before the next bundle.
+    fn frame(&mut self) -> Result<Option<String>, ClientError> {
+        let client = self.pieces.client;
+        let mut tried = if self.is_framed {
+            self.line().map(Some)
+        } else {
+            Ok(None)
+        };
+        loop {
+            let failure = match tried {
+                Ok(Some(line)) => return Ok(line),
+                // The answer at hand was the rest of the last bundle.
+                Ok(None) if self.ids.is_empty() => return Ok(None),
+                Ok(None) => {
+                    tried = self.ask_for_rest();
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            self.patience.pause(client, failure)?;
+            tried = self.ask_for_rest();
+        }
+    }
+
+    /// Asks for the bundles that have not begun, and reads the first line.
+    fn ask_for_rest(&mut self) -> Result<Option<Option<String>>, ClientError> {
+        let ids: Vec<_> = self.ids.iter().copied().collect();
+        let client = self.pieces.client;
+        let response = client.attempt_once(&Request::get(paths::bundles(&self.room, &ids)))?;
+        self.pieces = Pieces::new(client, response);
+        self.is_framed = true;
+        self.line().map(Some)
     }
 
     fn line(&mut self) -> Result<Option<String>, ClientError> {
@@ -99,12 +237,11 @@ impl<'a> BundleStream<'a> {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClientError> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let count = self.pieces.read(&mut buffer[..most])?;
-        if count == 0 && most > 0 {
-            return Err(self.pieces.client.lost("it ended in the middle of a bundle"));
-        }
-        self.left -= count as u64;
+        let Some(present) = &mut self.present else {
+            return Ok(0);
+        };
+        let (count, is_another) = present.read(&mut self.pieces, &mut self.patience, buffer)?;
+        self.is_framed &= !is_another;
         Ok(count)
     }
 }
@@ -131,36 +268,40 @@ pub struct BlobReader<'a> {
     /// Its length in bytes.
     pub size: u64,
     pieces: Pieces<'a>,
-    left: u64,
+    position: Position,
+    patience: Patience,
 }
 
 impl<'a> BlobReader<'a> {
-    pub(crate) fn new(client: &'a Client, response: Response, id: BundleId) -> Result<Self, ClientError> {
+    pub(crate) fn new(
+        client: &'a Client,
+        room: &RoomName,
+        response: Response,
+        id: BundleId,
+    ) -> Result<Self, ClientError> {
         let size = response
             .content_length()
             .ok_or_else(|| client.not_a_hub("a blob of unknown length"))?;
         Ok(Self {
             id,
             size,
-            pieces: Pieces {
-                client,
-                response,
-                piece: Bytes::new(),
+            pieces: Pieces::new(client, response),
+            position: Position {
+                room: room.clone(),
+                id,
+                size,
+                done: 0,
             },
-            left: size,
+            patience: Patience::new(client.transfer_patience()),
         })
     }
 }
 
 impl Read for BlobReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.pieces.read(buffer).map_err(io::Error::other)?;
-        if count == 0 && !buffer.is_empty() && self.left > 0 {
-            return Err(io::Error::other(
-                self.pieces.client.lost("it ended in the middle of a blob"),
-            ));
-        }
-        self.left = self.left.saturating_sub(count as u64);
-        Ok(count)
+        self.position
+            .read(&mut self.pieces, &mut self.patience, buffer)
+            .map(|(count, _)| count)
+            .map_err(io::Error::other)
     }
 }

@@ -9,7 +9,7 @@ use parler_protocol::api::{
     RoomList, TokenCreated, TokenList, TokenSummary,
 };
 use parler_protocol::limits::MAX_WAIT;
-use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, paths};
+use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths};
 use serde::Serialize;
 
 use crate::exchange::{Request, RequestBody};
@@ -193,23 +193,33 @@ impl Client {
         key: Option<&str>,
         blob: Option<&dyn BlobSource>,
     ) -> Result<Posted, ClientError> {
+        if let Some(blob) = blob {
+            return self.attachment(room, blob).post(message, key);
+        }
         self.check_history(room)?;
-        let body = message.body.clone().into();
-        let mut request = Request {
+        self.post_request(room, key, RequestBody::Json(message.body.clone().into()), None)
+    }
+
+    /// Sends a message, whose blob travels with it or has been uploaded.
+    pub(crate) fn post_request(
+        &self,
+        room: &RoomName,
+        key: Option<&str>,
+        body: RequestBody<'_>,
+        upload: Option<UploadId>,
+    ) -> Result<Posted, ClientError> {
+        let key = key.map(|key| (paths::IDEMPOTENCY_KEY_HEADER, key.to_owned()));
+        let upload = upload.map(|upload| (paths::UPLOAD_HEADER, upload.to_string()));
+        let fields = key.into_iter().chain(upload);
+        self.call(&Request {
             method: Method::POST,
             stores: true,
-            body: match blob {
-                Some(blob) => RequestBody::WithBlob(body, blob),
-                None => RequestBody::Json(body),
-            },
+            body,
+            headers: fields
+                .map(|(name, value)| (HeaderName::from_static(name), value))
+                .collect(),
             ..Request::get(paths::messages(room))
-        };
-        if let Some(key) = key {
-            request
-                .headers
-                .push((HeaderName::from_static(paths::IDEMPOTENCY_KEY_HEADER), key.to_owned()));
-        }
-        self.call(&request)
+        })
     }
 
     /// The messages that carry refs or bundles, after the version that the caller knows.
@@ -230,25 +240,31 @@ impl Client {
         })
     }
 
-    /// Several bundles of a room in one answer, in the order asked for.
+    /// Several bundles of a room in one answer, in the order asked for. Where the connection is lost, the rest is asked
+    /// for anew.
     ///
     /// # Errors
     /// `not_found` when one of them is not in the room, and as every call.
     pub fn bundles(&self, room: &RoomName, ids: &[BundleId]) -> Result<BundleStream<'_>, ClientError> {
         let response = self.open(&Request::get(paths::bundles(room, ids)))?;
-        Ok(BundleStream::new(self, response))
+        Ok(BundleStream::new(self, room, ids, response))
     }
 
-    /// One blob of a room.
+    /// One blob of a room. Where the connection is lost, it goes on from the byte it had reached.
     ///
     /// # Errors
     /// `not_found`, and as every call.
     pub fn blob(&self, room: &RoomName, id: &BundleId) -> Result<BlobReader<'_>, ClientError> {
         let response = self.open(&Request::get(paths::blob(room, id)))?;
-        BlobReader::new(self, response, *id)
+        BlobReader::new(self, room, response, *id)
     }
 
-    fn json(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Request<'static>, ClientError> {
+    pub(crate) fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Request<'static>, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| ClientError::Setup(error.to_string()))?;
         Ok(Request::json(method, path, body))
     }

@@ -43,6 +43,20 @@ pub enum ClientError {
         /// What happened last.
         reason: String,
     },
+    /// A large transfer was taken up again and again, and no byte of it moved any more.
+    #[error("the {what} came to a stop, with {done} of {size} bytes known to have arrived: {reason}")]
+    Stopped {
+        /// The hub.
+        address: String,
+        /// `upload` or `download`.
+        what: &'static str,
+        /// Bytes that are known to have arrived; the last ones may have, too.
+        done: u64,
+        /// Bytes in all.
+        size: u64,
+        /// What happened last. Names the hub.
+        reason: String,
+    },
     /// What answered is no hub, or a broken one.
     #[error("the answer of {address} is not one of a Parler hub: {reason}")]
     NotAHub {

@@ -17,6 +17,7 @@ use reqwest::{Body, Response};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
+use crate::patience::is_passing;
 use crate::revive::Reviving;
 use crate::witness::head_of;
 use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, NoWitness, SessionCache, Witness};
@@ -47,6 +48,8 @@ pub struct Deadlines {
     pub silence: Duration,
     /// How long sending again goes on after the first failure.
     pub retry: Duration,
+    /// How long a large transfer goes on trying without a byte of progress.
+    pub transfer: Duration,
 }
 
 impl Default for Deadlines {
@@ -57,6 +60,7 @@ impl Default for Deadlines {
             answer: Duration::from_secs(600),
             silence: STREAM_LOST,
             retry: Duration::from_secs(20),
+            transfer: Duration::from_secs(120),
         }
     }
 }
@@ -93,6 +97,12 @@ pub(crate) enum RequestBody<'a> {
     Json(Bytes),
     /// A message's JSON with a blob behind it.
     WithBlob(Bytes, &'a dyn BlobSource),
+    /// The next bytes of an upload.
+    Part {
+        source: &'a dyn BlobSource,
+        offset: u64,
+        length: u64,
+    },
 }
 
 /// A request that can be made again.
@@ -174,6 +184,7 @@ impl Client {
     #[must_use]
     pub fn without_retries(mut self) -> Self {
         self.options.deadlines.retry = Duration::ZERO;
+        self.options.deadlines.transfer = Duration::ZERO;
         self
     }
 
@@ -241,14 +252,47 @@ impl Client {
         self.runtime.block_on(self.ask(request, async |response| Ok(response)))
     }
 
-    /// As [`Client::open`], without trying again.
-    pub(crate) fn open_once(&self, request: &Request<'_>) -> Result<Response, ClientError> {
-        self.runtime.block_on(self.attempt(request, &Cell::new(false)))
-    }
-
     /// How long a stream may be silent.
     pub(crate) fn silence(&self) -> Duration {
         self.options.deadlines.silence
+    }
+
+    /// Sends a request once and reads the whole answer as JSON: for those that come back in another way.
+    pub(crate) fn call_once<T: DeserializeOwned>(&self, request: &Request<'_>) -> Result<T, ClientError> {
+        let body = self.runtime.block_on(async {
+            let response = self.attempt(request, &Cell::new(false)).await?;
+            self.read_body(split(response).1, MAX_JSON_BYTES).await
+        })?;
+        self.read_json(&body)
+    }
+
+    /// Sends a request once and gives its answer before the body is read.
+    pub(crate) fn attempt_once(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        self.runtime.block_on(self.attempt(request, &Cell::new(false)))
+    }
+
+    /// Waits between two tries.
+    pub(crate) fn rest(&self, pause: Duration) {
+        self.runtime.block_on(async { tokio::time::sleep(pause).await });
+    }
+
+    /// How long a large transfer goes on without progress.
+    pub(crate) fn transfer_patience(&self) -> Duration {
+        self.options.deadlines.transfer
+    }
+
+    /// What to say of a transfer that ended with this failure. What the hub says itself is left as it is.
+    pub(crate) fn stopped(&self, what: &'static str, done: u64, size: u64, failure: ClientError) -> ClientError {
+        if !is_passing(&failure) {
+            return failure;
+        }
+        ClientError::Stopped {
+            address: self.options.address.to_string(),
+            what,
+            done,
+            size,
+            reason: failure.to_string(),
+        }
     }
 
     /// The next piece of an answer that was [opened](Self::open).
@@ -459,10 +503,22 @@ impl Client {
                 .header(CONTENT_TYPE, paths::MESSAGE_WITH_BLOB_TYPE)
                 .header(paths::MESSAGE_LENGTH_HEADER, message.len())
                 .header(CONTENT_LENGTH, message.len() as u64 + blob.size())
-                .body(upload(message.clone(), *blob, progress.clone()).map_err(ClientError::Source)?),
+                .body(upload(
+                    Some(message.clone()),
+                    blob.open().map_err(ClientError::Source)?,
+                    progress.clone(),
+                )),
+            RequestBody::Part { source, offset, length } => {
+                let reader = source.open_at(*offset).map_err(ClientError::Source)?;
+                builder
+                    .header(CONTENT_TYPE, paths::PARTIAL_UPLOAD_TYPE)
+                    .header(CONTENT_LENGTH, *length)
+                    .body(upload(None, Box::new(reader.take(*length)), progress.clone()))
+            }
         };
         let blob_bytes = match &request.body {
             RequestBody::WithBlob(_, blob) => blob.size(),
+            RequestBody::Part { length, .. } => *length,
             RequestBody::Empty | RequestBody::Json(_) => 0,
         };
         // The hub answers when the blob is on its disk, and only then.
@@ -601,10 +657,9 @@ impl Progress {
     }
 }
 
-/// A body that reads the blob as the connection takes it.
-fn upload(message: Bytes, blob: &dyn BlobSource, progress: Progress) -> std::io::Result<Body> {
-    let reader = blob.open()?;
-    let pieces = futures_util::stream::try_unfold((Some(message), reader), move |(message, mut reader)| {
+/// A body that reads the blob as the connection takes it, behind the message that it travels with.
+fn upload(message: Option<Bytes>, reader: Box<dyn Read + Send>, progress: Progress) -> Body {
+    let pieces = futures_util::stream::try_unfold((message, reader), move |(message, mut reader)| {
         progress.moved();
         async move {
             if let Some(message) = message {
@@ -619,5 +674,5 @@ fn upload(message: Bytes, blob: &dyn BlobSource, progress: Progress) -> std::io:
             Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (None, reader))))
         }
     });
-    Ok(Body::wrap_stream(pieces))
+    Body::wrap_stream(pieces)
 }

@@ -107,7 +107,7 @@ impl HintStream<'_> {
                 request.headers.push((ACCEPT, paths::EVENT_STREAM_TYPE.to_owned()));
                 let hub = self.client.hub_id()?;
                 let asked = self.client.witness().asking(&hub, None);
-                let response = self.client.open_once(&request)?;
+                let response = self.client.attempt_once(&request)?;
                 let events = SseResponse::new(response, MAX_EVENT_BYTES);
                 self.open.insert(Open { hub, asked, events })
             }

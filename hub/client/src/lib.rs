@@ -6,6 +6,7 @@
 //! ([`SessionCache`]).
 
 mod address;
+mod attachment;
 mod blob_source;
 mod bundle_stream;
 mod calls;
@@ -13,6 +14,7 @@ mod error;
 mod event_stream;
 mod exchange;
 mod hint_stream;
+mod patience;
 mod revive;
 mod session;
 mod sse;
@@ -20,6 +22,7 @@ mod sse_response;
 mod witness;
 
 pub use address::{AddressError, HubAddress};
+pub use attachment::{Attachment, ONE_REQUEST_BYTES};
 pub use blob_source::BlobSource;
 pub use bundle_stream::{BlobReader, BundleReader, BundleStream};
 pub use calls::{PushesAnswer, ReadFrom};

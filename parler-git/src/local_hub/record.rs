@@ -100,6 +100,7 @@ pub(super) fn answers(record: &HubRecord) -> bool {
             answer: ASKING_DEADLINE,
             silence: ASKING_DEADLINE,
             retry: Duration::ZERO,
+            transfer: Duration::ZERO,
         },
     };
     Client::new(options)
