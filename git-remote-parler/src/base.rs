@@ -7,7 +7,7 @@ use std::str::FromStr;
 use gix::bstr::ByteSlice;
 use parler_protocol::{BaseHint, Oid};
 
-use crate::repository::{RemoteConfig, Repository, RepositoryError};
+use crate::repository::{RemoteConfig, Repository, RepositoryError, mapped};
 
 /// Which commits outside the room a bundle may be made against: `parler.base`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -198,14 +198,7 @@ fn mark_default(tracked: &mut [TrackingRef], head: Option<Oid>) {
 /// What a local ref is called on the remote, by one `fetch` refspec.
 fn remote_name(refspec: &str, local: &str) -> Option<String> {
     let (source, destination) = refspec.trim_start_matches('+').split_once(':')?;
-    match (source.split_once('*'), destination.split_once('*')) {
-        (Some((before, after)), Some((prefix, suffix))) => {
-            let middle = local.strip_prefix(prefix)?.strip_suffix(suffix)?;
-            Some(format!("{before}{middle}{after}"))
-        }
-        (None, None) if destination == local => Some(source.to_owned()),
-        _ => None,
-    }
+    mapped(local, destination, source)
 }
 
 /// A remote's URL as receivers in a room may know it: none for a place on this machine, whose path is nobody's business,

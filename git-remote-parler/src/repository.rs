@@ -19,6 +19,7 @@ mod refs;
 mod revision;
 mod walk;
 
+pub(crate) use config::mapped;
 pub use config::{RemoteConfig, parse_bool};
 pub use history::Boundary;
 pub use refs::{LocalHead, LocalRef};

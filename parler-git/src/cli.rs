@@ -53,6 +53,8 @@ pub(crate) enum Verb {
     Invite(Invite),
     /// Become a member of a room
     Join(Join),
+    /// Show or choose what a clone of a room checks out
+    Room(Room),
     /// List the rooms I am in
     Rooms,
     /// List the members of a room
@@ -174,7 +176,39 @@ pub(crate) struct Handoff {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Room {
+    #[command(subcommand)]
+    pub(crate) what: RoomVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RoomVerb {
+    /// Show which branch the room's HEAD is, or make it this one
+    Head {
+        /// A branch of the room
+        #[arg(value_name = "BRANCH")]
+        branch: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Push {
+    /// Move refs also to what does not contain where they were
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Move refs also then, where the room has them as expected: at EXPECT (empty: not at all), else where this
+    /// repository saw them last. Without a value all refs; may be repeated
+    #[arg(long, value_name = "REF[:EXPECT]", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) force_with_lease: Vec<String>,
+    /// Move all refs or none
+    #[arg(long)]
+    pub(crate) atomic: bool,
+    /// Decide everything and send nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Delete the refs from the room
+    #[arg(short, long, requires = "refs", conflicts_with_all = ["base", "full"])]
+    pub(crate) delete: bool,
     /// Commits that the receiver has: auto, none, or revisions [default: parler.base, then auto]
     #[arg(long, value_name = "REV")]
     pub(crate) base: Option<String>,

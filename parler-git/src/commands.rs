@@ -25,6 +25,7 @@ mod invite;
 mod join;
 mod push;
 mod recv;
+mod room;
 mod rooms;
 mod roster;
 mod send;
@@ -79,6 +80,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Whoami => whoami::run(context, output)?,
         Verb::Invite(args) => invite::run(context, &args, output)?,
         Verb::Join(args) => join::run(context, &args, output)?,
+        Verb::Room(args) => room::run(context, &args, output)?,
         Verb::Rooms => rooms::run(context, output)?,
         Verb::Roster => roster::run(context, output)?,
         Verb::Send(args) => send::run(context, &args, output)?,

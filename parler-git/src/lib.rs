@@ -19,6 +19,7 @@ mod home;
 mod hubs;
 mod identity;
 mod input;
+mod leases;
 mod local_hub;
 mod log_entry;
 mod naming;

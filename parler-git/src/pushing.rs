@@ -7,6 +7,7 @@ use git_remote_parler::push::{
     RoomLookup,
 };
 use git_remote_parler::repository::{LocalHead, Repository};
+use git_remote_parler::room_state::RoomState;
 use git_remote_parler::session::Policy;
 use parler_client::Client;
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
@@ -68,6 +69,33 @@ pub(crate) fn parse_change(repository: &Repository, text: &str) -> Result<RefCha
     })
 }
 
+/// The room's refs that are meant by these names, to be deleted.
+pub(crate) fn deletions(state: &RoomState, names: &[String]) -> Result<Vec<RefChange>> {
+    let deletion = |text: &String| {
+        let named = full_names(text).map(|name| name.parse::<RefName>().ok());
+        let mut found = named
+            .into_iter()
+            .flatten()
+            .filter(|name| state.refs().contains_key(name));
+        match (found.next(), found.next()) {
+            (Some(destination), None) => Ok(RefChange {
+                destination,
+                source: None,
+                force: Force::No,
+            }),
+            (Some(one), Some(other)) => {
+                Err(Error::usage(format_args!("'{text}' is both {one} and {other}")).then("write it in full"))
+            }
+            (None, _) => Err(Error::new(
+                ErrorKind::NotFound,
+                format_args!("room '{}' has no ref '{text}'", state.room()),
+            )
+            .then(format!("git ls-remote parler::room/{}", state.room()))),
+        }
+    };
+    names.iter().map(deletion).collect()
+}
+
 /// The branch that is checked out, as a change.
 pub(crate) fn current_branch(repository: &Repository) -> Result<RefChange> {
     match repository.head()? {
@@ -92,17 +120,22 @@ pub(crate) fn local_name(repository: &Repository, source: &str) -> Result<Option
             LocalHead::Detached { .. } | LocalHead::Unborn { .. } => None,
         });
     }
-    for candidate in [
-        source.to_owned(),
-        format!("refs/{source}"),
-        format!("refs/heads/{source}"),
-        format!("refs/tags/{source}"),
-    ] {
+    for candidate in full_names(source) {
         if candidate.parse::<RefName>().is_ok() && repository.find_ref(&candidate)?.is_some() {
             return Ok(Some(candidate));
         }
     }
     Ok(None)
+}
+
+/// What a ref of a room may be meant by: `main` may be `refs/heads/main`, as git reads names.
+pub(crate) fn full_names(text: &str) -> [String; 4] {
+    [
+        text.to_owned(),
+        format!("refs/{text}"),
+        format!("refs/heads/{text}"),
+        format!("refs/tags/{text}"),
+    ]
 }
 
 fn kind_of(name: &str) -> Option<&'static str> {
@@ -187,11 +220,12 @@ pub(crate) fn push(
     room: &RoomName,
     policy: &PushPolicy,
     request: &PushRequest<'_>,
+    lookup: RoomLookup,
     headline: impl Fn(&PushReport) -> String,
     output: &mut Output,
 ) -> Result<()> {
     let cache = context.room_cache();
-    let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, RoomLookup::Unread)?;
+    let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, lookup)?;
     // What failed for another ref comes after that one.
     let refused = || report.refs.iter().filter_map(refused);
     let failure = refused()
@@ -205,7 +239,7 @@ pub(crate) fn push(
         output.remark(note);
     }
     if output.is_json() {
-        output.json(&report_json(&report, failure.as_ref()))?;
+        output.json(&report_json(&report, request.dry_run, failure.as_ref()))?;
         return failure.map_or(Ok(()), |failure| Err(failure.told()));
     }
     if report.posted.is_some() || failure.is_none() {
@@ -260,7 +294,7 @@ fn words(refusal: &Refusal) -> String {
 }
 
 /// A push for programs.
-fn report_json(report: &PushReport, failure: Option<&Error>) -> Value {
+fn report_json(report: &PushReport, dry_run: bool, failure: Option<&Error>) -> Value {
     let refs: Vec<_> = report.refs.iter().map(ref_json).collect();
     let bundle = report.bundle.as_ref().map(|bundle| {
         json!({
@@ -281,6 +315,7 @@ fn report_json(report: &PushReport, failure: Option<&Error>) -> Value {
         "ref": report.pins.first().map(|pin| &pin.name),
         "pins": pins_json(&report.pins),
         "roomCreated": report.room_created,
+        "dryRun": dry_run,
         "error": failure.map(Error::to_json),
     })
 }

@@ -75,6 +75,10 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
                 }
             }
             Part::Refs(part) => {
+                // By itself: the first push chooses one, too, and that is no news.
+                if let Some(head) = part.head.as_ref().filter(|_| part.updates.is_empty()) {
+                    out.push_str(&field("head", head.as_str()));
+                }
                 for update in part.updates.iter().take(MAX_SHOWN_REFS) {
                     out.push_str(&field("ref", &ref_change(update)));
                 }

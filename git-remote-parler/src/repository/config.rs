@@ -23,6 +23,28 @@ pub struct RemoteConfig {
     pub fetch: Vec<String>,
 }
 
+impl RemoteConfig {
+    /// Where a ref of the remote is kept here, by the `fetch` refspecs.
+    pub fn tracking_ref(&self, remote: &str) -> Option<String> {
+        self.fetch.iter().find_map(|refspec| {
+            let (source, destination) = refspec.trim_start_matches('+').split_once(':')?;
+            mapped(remote, source, destination)
+        })
+    }
+}
+
+/// A ref's name on the other side of a refspec: `of` is the refspec's side that the name is on.
+pub(crate) fn mapped(name: &str, of: &str, to: &str) -> Option<String> {
+    match (of.split_once('*'), to.split_once('*')) {
+        (Some((prefix, suffix)), Some((before, after))) => {
+            let middle = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+            Some(format!("{before}{middle}{after}"))
+        }
+        (None, None) if of == name => Some(to.to_owned()),
+        _ => None,
+    }
+}
+
 impl Repository {
     /// The value of a key such as `parler.base`, the one that wins; a key without a value counts as `true`.
     pub fn config_string(&self, key: &str) -> Result<Option<String>, RepositoryError> {

@@ -1,7 +1,7 @@
 //! `git parler handoff`: hands over the next action, and with it a bundle of the room, or a branch or commit that is
 //! pushed in the same message.
 
-use git_remote_parler::push::{LooseTip, PushRequest};
+use git_remote_parler::push::{LooseTip, PushRequest, RoomLookup};
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::{BundleId, BundleRefName, Part, RoomName};
@@ -70,7 +70,16 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
             report.room
         )
     };
-    push(context, &client, &room, &policy, &request, headline, output)
+    push(
+        context,
+        &client,
+        &room,
+        &policy,
+        &request,
+        RoomLookup::Unread,
+        headline,
+        output,
+    )
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.

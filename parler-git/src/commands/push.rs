@@ -1,21 +1,26 @@
 //! `git parler push`: a branch becomes a bundle in a room, the room's ref moves, and an instruction may ride along.
 
-use git_remote_parler::push::PushRequest;
+use git_remote_parler::push::{Force, PushRequest, RoomLookup};
+use git_remote_parler::room::Room;
 use parler_protocol::{BundleId, Part, TextPart};
 
 use crate::cli::Push;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::input::text_of;
+use crate::leases::Leases;
 use crate::output::Output;
 use crate::posting::mentions;
-use crate::pushing::{Instruction, current_branch, parse_change, push, push_policy};
+use crate::pushing::{Instruction, current_branch, deletions, parse_change, push, push_policy};
 
 pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
     let repository = context.repository()?;
     let room = context.room()?;
-    let changes = if args.refs.is_empty() {
+    let mut changes = if args.refs.is_empty() {
         vec![current_branch(repository)?]
+    } else if args.delete {
+        // Which refs are meant the room knows.
+        Vec::new()
     } else {
         args.refs
             .iter()
@@ -37,6 +42,16 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     let policy = push_policy(repository, &hub, args.base.as_deref())?;
+    let mut lookup = RoomLookup::Unread;
+    if args.delete {
+        let read = Room::read(&client, &room, &context.room_cache())?;
+        changes = deletions(&read.state, &args.refs)?;
+        lookup = RoomLookup::Read(Box::new(read));
+    }
+    if args.force {
+        changes.iter_mut().for_each(|change| change.force = Force::Always);
+    }
+    Leases::parse(&args.force_with_lease)?.apply(context, &hub, &room, &mut changes)?;
     let extra = |bundle: Option<BundleId>| -> Vec<Part> {
         let note = note.clone().map(|text| TextPart { text }.into());
         let handoff = instruction.as_ref().map(|instruction| instruction.part(bundle).into());
@@ -47,6 +62,8 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         extra: (note.is_some() || instruction.is_some()).then_some(&extra),
         mentions: mentions(instruction.iter().filter_map(|instruction| instruction.to.as_deref())),
         full: args.full,
+        atomic: args.atomic,
+        dry_run: args.dry_run,
         ..PushRequest::default()
     };
     let headline = |report: &git_remote_parler::push::PushReport| match (&report.posted, &instruction) {
@@ -59,7 +76,8 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
             )
         }
         (Some(posted), None) => format!("pushed as message {} of '{}'", posted.seq, report.room),
+        (None, _) if args.dry_run => format!("this would go to '{}'; nothing was sent", report.room),
         (None, _) => format!("'{}' is up to date", report.room),
     };
-    push(context, &client, &room, &policy, &request, headline, output)
+    push(context, &client, &room, &policy, &request, lookup, headline, output)
 }
