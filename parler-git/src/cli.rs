@@ -75,6 +75,8 @@ pub(crate) enum Verb {
     Show(Show),
     /// Make, list and revoke tokens for CI
     Token(Token),
+    /// List whose keys belong to names and what is in doubt, or accept a key or a room's history
+    Trust(Trust),
     /// Watch two agents hand a branch over, with the real programs, in a temporary place
     Demo(Demo),
     /// Start, stop or look for this user's own hub
@@ -283,6 +285,19 @@ pub(crate) enum TokenVerb {
         #[arg(value_name = "NAME")]
         name: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// The name whose new key is accepted
+    #[arg(value_name = "NAME", conflicts_with = "history")]
+    pub(crate) name: Option<String>,
+    /// Which key, where several are new: its first digits
+    #[arg(long, value_name = "ID", requires = "name")]
+    pub(crate) key: Option<String>,
+    /// Accept the room's history as its hub has it now, and forget the one that was known
+    #[arg(long)]
+    pub(crate) history: bool,
 }
 
 #[derive(Debug, Args)]

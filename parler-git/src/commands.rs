@@ -31,6 +31,7 @@ mod roster;
 mod send;
 mod show;
 mod token;
+mod trust;
 mod whoami;
 
 /// Runs the command line that the process was given.
@@ -69,8 +70,10 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);
-    run_here(&context, cli.verb, &mut output)
-        .map_err(|error| context.naming_the_agent(error).with_room_option(&context.room_option()))
+    let ended = run_here(&context, cli.verb, &mut output);
+    context.trust().keep();
+    output.warn(&context.trust().warnings());
+    ended.map_err(|error| context.naming_the_agent(error).with_room_option(&context.room_option()))
 }
 
 /// Runs a verb that starts from its surroundings.
@@ -91,6 +94,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Apply(args) => apply::run(context, &args, output)?,
         Verb::Show(args) => show::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
+        Verb::Trust(args) => trust::run(context, &args, output)?,
         Verb::Hub(_) | Verb::Demo(_) => {}
     }
     output.deliver()

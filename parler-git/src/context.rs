@@ -2,6 +2,7 @@
 //! and from these the agent, the hub and the room that are meant.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use git_remote_parler::git::{Git, GitError, Side};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
@@ -17,6 +18,7 @@ use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::{Agent, Agents};
 use crate::text;
+use crate::trust::Trust;
 
 /// Longest name that is read from the work tree's file.
 const MAX_NAME_FILE_BYTES: u64 = 1024;
@@ -26,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) environment: Environment,
     pub(crate) globals: Globals,
     pub(crate) home: Home,
+    trust: Arc<Trust>,
     repository: Option<Repository>,
     /// Why there is no repository.
     no_repository: Option<RepositoryError>,
@@ -64,6 +67,7 @@ impl Context {
         Ok(Self {
             environment,
             globals,
+            trust: Arc::new(Trust::of(&home)),
             home,
             repository,
             no_repository,
@@ -286,7 +290,13 @@ impl Context {
     pub(crate) fn client_of(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
         let token = self.token.as_ref();
-        hubs::client(hub, identity, token, &self.home, &self.environment, insecure)
+        let client = hubs::client(hub, identity, token, &self.home, &self.environment, insecure)?;
+        Ok(client.seen_by(self.trust.clone()))
+    }
+
+    /// What is remembered of hubs: every client of this command adds to it.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// Whether plain http is allowed to this host (`host[:port]`), which is not this machine.

@@ -66,8 +66,13 @@ fn serve(environment: Environment) -> std::result::Result<(), String> {
         opened: Cell::new(false),
     };
     let remarks = EscapedLines::new(io::stderr());
-    Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program)
-        .map_err(|error| told(&context, &error))
+    let ended = Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program);
+    context.trust().keep();
+    for line in context.trust().warnings() {
+        // Where stderr is gone nobody can be told.
+        let _ = writeln!(io::stderr(), "parler: {}", text::one_line(&line));
+    }
+    ended.map_err(|error| told(&context, &error))
 }
 
 /// What a session failed for, for people. A hub that does not know this agent's key says so of whichever agent acts, and

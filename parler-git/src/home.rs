@@ -71,6 +71,11 @@ impl Home {
         self.state.join("sessions")
     }
 
+    /// What hubs said of their rooms, and whose keys belong to names.
+    pub(crate) fn trust_dir(&self) -> PathBuf {
+        self.state.join("trust")
+    }
+
     /// The local hub.
     pub(crate) fn hub_dir(&self) -> PathBuf {
         self.data.join("hub")
@@ -96,6 +101,14 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
         File::open(directory)?.sync_all()
     };
     write().map_err(|source| Error::io(format_args!("write {}", path.display()), &source))
+}
+
+/// As [`write_private`], where losing the new content to a power cut does no harm: waits for no disk.
+pub(crate) fn write_private_soon(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent(path))?;
+    file.write_all(content)?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// Makes a file unless there is one of that name. False: there was, perhaps since a moment ago; it is complete.

@@ -1,9 +1,11 @@
 //! A message as this program got it from a hub: the bytes, what they say, and whether they are to be believed.
 
 use parler_client::Identity;
-use parler_protocol::{HandoffPart, HubId, Message, Part, RoomName, Seq, Verdict, VerifyError, verify};
+use parler_protocol::{Claim, HandoffPart, HubId, Message, Part, RoomName, Seq, Verdict, VerifyError, verify};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::names::Standing;
 
 /// One entry of a room's log.
 pub(crate) struct LogEntry {
@@ -12,6 +14,8 @@ pub(crate) struct LogEntry {
     /// Exactly as the hub holds it.
     raw: Box<RawValue>,
     content: Content,
+    /// How its author stands to the name it goes by, once that was looked at.
+    pub(crate) standing: Standing,
 }
 
 enum Content {
@@ -35,6 +39,7 @@ impl LogEntry {
                     seq: message.seq,
                     raw,
                     content: Content::Read(Box::new(message), verdict),
+                    standing: Standing::default(),
                 }
             }
             Err(error) => {
@@ -44,6 +49,7 @@ impl LogEntry {
                     seq,
                     raw,
                     content: Content::Unreadable(error.to_string()),
+                    standing: Standing::default(),
                 }
             }
         }
@@ -67,11 +73,10 @@ impl LogEntry {
     }
 
     /// The handoff in it, if it is one that this agent should be led by: signed and bound to this room, by somebody
-    /// else, for this agent's name or role or for anybody.
+    /// else whose name it is, for this agent's name or role or for anybody.
     pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
-        // Whether the sender's name belongs to its key (a name that was another key's before leads nobody until it is
-        // accepted) is to be asked here, once keys are remembered.
-        let (message, _) = self.message().filter(|(_, verdict)| verdict.is_valid())?;
+        let is_valid = |(_, verdict): &(&Message, &Verdict)| verdict.is_valid() && self.standing.leads();
+        let (message, _) = self.message().filter(is_valid)?;
         if message.from.id == me.key.id() {
             return None;
         }
@@ -93,6 +98,9 @@ impl LogEntry {
             Content::Unreadable(why) => ("unreadable", Some(why.clone())),
         };
         value["signature"] = json!(mark);
+        if self.message().is_some() {
+            value["sender"] = json!(self.standing.word());
+        }
         if let Some(reason) = reason {
             value["parts"] = json!([]);
             value["folded"] = json!(reason);
@@ -100,7 +108,18 @@ impl LogEntry {
         value
     }
 
-    /// The entry's bytes, as stored.
+    /// What its author says to have seen.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        let (message, verdict) = self.message()?;
+        Claim::of(message, verdict)
+    }
+
+    /// The entry, as stored.
+    pub(crate) fn raw_bytes(&self) -> &[u8] {
+        self.raw.get().as_bytes()
+    }
+
+    /// How many bytes it has.
     pub(crate) fn raw_len(&self) -> usize {
         self.raw.get().len()
     }

@@ -117,6 +117,13 @@ impl Output {
         }
     }
 
+    /// Warns people about what they are going to read, or have read: lines of ours, escaped.
+    pub(crate) fn warn(&mut self, lines: &[String]) {
+        for line in lines {
+            let _ = writeln!(self.remarks, "{}", styled(WARNING, &text::one_line(line)));
+        }
+    }
+
     /// Tells people something besides the result, escaped.
     pub(crate) fn remark(&mut self, remark: &str) {
         // A remark that cannot be shown is no reason to fail.

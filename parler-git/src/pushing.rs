@@ -239,7 +239,9 @@ pub(crate) fn push(
         output.remark(note);
     }
     if output.is_json() {
-        output.json(&report_json(&report, request.dry_run, failure.as_ref()))?;
+        let mut value = report_json(&report, request.dry_run, failure.as_ref());
+        value["history"] = context.trust().history_json(&client.hub_id()?, &report.room);
+        output.json(&value)?;
         return failure.map_or(Ok(()), |failure| Err(failure.told()));
     }
     if report.posted.is_some() || failure.is_none() {

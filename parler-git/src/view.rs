@@ -2,15 +2,18 @@
 //! to be believed to one line.
 
 use git_remote_parler::repository::Repository;
-use parler_protocol::{Message, Part, RefUpdate, TaskStatus, Verdict};
+use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskStatus, Verdict};
 
 use crate::bundles::BundleView;
 use crate::log_entry::{LogEntry, describe};
+use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
 use crate::text::{self, Extent};
 
 /// How much of an object id is shown.
 const SHORT_OID_DIGITS: usize = 10;
+/// How much of a key is shown.
+const SHORT_KEY_CHARS: usize = 12;
 /// Most ref changes of one message that are shown.
 const MAX_SHOWN_REFS: usize = 20;
 
@@ -28,7 +31,7 @@ pub(crate) fn more(message: &Message) -> String {
 /// An entry's lines.
 pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: Extent) -> String {
     match entry.message() {
-        Some((message, verdict)) => render_message(message, verdict, repository, extent),
+        Some((message, verdict)) => render_message(message, verdict, &entry.standing, repository, extent),
         None => {
             let (from, reason) = entry.fold_reason().unwrap_or_default();
             let from = from
@@ -40,7 +43,13 @@ pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: 
     }
 }
 
-fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repository>, extent: Extent) -> String {
+fn render_message(
+    message: &Message,
+    verdict: &Verdict,
+    standing: &Standing,
+    repository: Option<&Repository>,
+    extent: Extent,
+) -> String {
     let from = text::name_and_role(&message.from.name, message.from.role.as_deref());
     let header = format!(
         "message {} from {from} · {} · {}",
@@ -49,6 +58,9 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
         describe(verdict)
     );
     let mut out = format!("{}\n", styled(HEADER, &header));
+    if let Standing::NewKey { of } = standing {
+        out.push_str(&new_key(message, of));
+    }
     let mut cut = false;
     for part in &message.parts {
         match part {
@@ -115,6 +127,27 @@ fn render_message(message: &Message, verdict: &Verdict, repository: Option<&Repo
         out.push_str(&more(message));
     }
     out
+}
+
+/// What to know of a message under another's name, before what it says.
+fn new_key(message: &Message, of: &str) -> String {
+    let key = short_key(&message.from.id);
+    let line = format!("new key for {}: {key}", text::name(of));
+    let room = text::name(message.room.as_str());
+    let accept = format!(
+        "git parler trust {} --key {key} --room {room}",
+        text::name(&message.from.name)
+    );
+    format!(
+        "{}{}",
+        styled(WARNING, &field("warning", &line)),
+        field("accept", &accept)
+    )
+}
+
+/// The beginning of a key, as it is shown.
+pub(crate) fn short_key(key: &AgentId) -> String {
+    key.to_string().chars().take(SHORT_KEY_CHARS).collect()
 }
 
 /// One moved ref: `refs/heads/feature 1a2b..3c4d`.

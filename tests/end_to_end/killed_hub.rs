@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parler_harness::{DEADLINE, Gate, LocalHub, RawClient, read_log};
 use parler_protocol::Part;
 
-use super::{hub_server, world};
+use super::{hub_server, no_doubts, world};
 
 const AGENTS: usize = 3;
 const KILLS: usize = 8;
@@ -132,6 +132,7 @@ fn what_git_called_pushed_is_in_the_room() {
             .success();
         assert_eq!(copy.rev("FETCH_HEAD"), place.rev("HEAD"));
         copy.fsck();
+        no_doubts(agent);
     }
 }
 

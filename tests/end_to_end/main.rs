@@ -8,6 +8,7 @@ mod bad_input;
 mod bundle_files;
 mod counts;
 mod demo;
+mod dishonest_hub;
 mod files;
 mod forgotten_modules;
 mod hub_server;
@@ -56,4 +57,26 @@ fn room_refs(agent: &Agent<'_>, room: &str) -> std::collections::BTreeMap<String
         .listed_refs();
     refs.retain(|name, _| !name.starts_with("refs/parler/"));
     refs
+}
+
+/// No history of this agent's rooms was ever in doubt, and no member shown another: what was, is remembered.
+#[track_caller]
+fn no_doubts(agent: &Agent<'_>) {
+    let rooms = agent.parler("rooms --json").success();
+    rooms.warns_no("warning");
+    let list = rooms.json()["rooms"].clone();
+    for room in list.as_array().unwrap() {
+        assert!(room["history"].is_null(), "{room}");
+        let name = room["room"].as_str().unwrap();
+        agent
+            .parler(["recv", "--all", "--room", name])
+            .success()
+            .warns_no("warning");
+        let known = agent.parler(["trust", "--json", "--room", name]).success().json();
+        assert!(known["history"].is_null(), "{known}");
+        assert_eq!(
+            known["verified"]["seq"], known["told"]["seq"],
+            "everything was hashed: {known}"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use parler_harness::{Gate, LocalHub, Repository, read_log};
 use parler_protocol::{Oid, Part};
 
-use super::world;
+use super::{no_doubts, world};
 
 const ROUNDS: usize = 100;
 
@@ -57,9 +57,13 @@ fn of_two_pushes_at_one_moment_one_wins_and_one_is_told_in_gits_words() {
         let told = ["(fetch first)", "(non-fast-forward)", "(stale info)"];
         assert!(told.iter().any(|words| loser.err().contains(words)), "{loser:?}");
         loser.warns("rejected]").warns("error: failed to push some refs");
+        answers.iter().for_each(|answer| {
+            answer.warns_no("warning: the history");
+        });
         winners.push(racers[winner].place.rev("HEAD"));
     }
 
+    racers.iter().for_each(|racer| no_doubts(&racer.place.user()));
     let hub = LocalHub::of(&racers[0].place.user());
     let reader = hub.raw_client("reader");
     let room = "race".parse().unwrap();

@@ -7,7 +7,7 @@ use parler_harness::{Agent, DEADLINE, LocalHub, Running};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{hub_server, world};
+use super::{hub_server, no_doubts, world};
 
 const RESTARTS: usize = 20;
 const SENDERS: usize = 2;
@@ -89,6 +89,8 @@ fn a_watcher_sees_each_message_once_and_in_order_through_every_end_of_the_hub() 
     let seen: Vec<_> = lines(&seen).iter().map(number_and_text).collect();
     assert_eq!(seen, log);
     interrupt(watch);
+    no_doubts(&alice);
+    no_doubts(&world.agent("bob"));
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
 /// Shows and acknowledges what is new. `printed` tells whether anything was handed to the reader.
 fn read_on(context: &Context, reading: &mut Reading<'_>, output: &mut Output, printed: &mut bool) -> Result<()> {
     loop {
-        let stroke = reading.stroke()?;
+        let stroke = reading.stroke(context)?;
+        // Before anything of it is read.
+        output.warn(&context.trust().warnings());
         if stroke.is_empty() && !output.is_json() {
             if reading.shown == 0 {
                 output.remark(&format!("nothing new in '{}'", reading.room));
@@ -54,6 +56,7 @@ fn read_on(context: &Context, reading: &mut Reading<'_>, output: &mut Output, pr
         output.deliver()?;
         *printed = true;
         reading.acknowledge(&stroke)?;
+        context.trust().keep();
         if reading.is_done() || stroke.is_empty() {
             return Ok(());
         }
@@ -104,14 +107,17 @@ impl<'a> Reading<'a> {
     }
 
     /// The next messages: all there were at the start, as far as they fit into memory.
-    fn stroke(&mut self) -> Result<Vec<LogEntry>> {
+    fn stroke(&mut self, context: &Context) -> Result<Vec<LogEntry>> {
+        let (trust, me) = (context.trust(), self.client.identity());
         let mut entries = std::mem::take(&mut self.ahead);
+        trust.read_on(&self.hub, &self.room, me, self.at, &mut entries);
         let mut bytes: usize = entries.iter().map(LogEntry::raw_len).sum();
         if let Some(last) = entries.last() {
             self.at = last.seq;
         }
         while self.at < self.head && bytes < STROKE_BYTES {
-            let page = read_page(self.client, &self.hub, &self.room, Some(self.at), MAX_PAGE_MESSAGES)?;
+            let mut page = read_page(self.client, &self.hub, &self.room, Some(self.at), MAX_PAGE_MESSAGES)?;
+            trust.read_on(&self.hub, &self.room, me, self.at, &mut page.entries);
             let Some(last) = page.entries.last() else { break };
             self.at = last.seq;
             bytes += page.entries.iter().map(LogEntry::raw_len).sum::<usize>();
@@ -135,6 +141,7 @@ impl<'a> Reading<'a> {
             let cursor = shown.last().map_or(self.at, |last| last.seq);
             return output.json(&json!({
                 "room": self.room, "handoffs": handoffs, "messages": messages, "cursor": cursor, "head": self.head,
+                "history": context.trust().history_json(&self.hub, &self.room),
             }));
         }
         for banner in &banners {

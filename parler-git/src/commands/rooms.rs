@@ -1,5 +1,7 @@
 //! `git parler rooms`: the rooms this agent is in.
 
+use serde_json::json;
+
 use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
@@ -7,9 +9,16 @@ use crate::text;
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
-    let rooms = context.client()?.rooms()?;
+    let client = context.client()?;
+    let rooms = client.rooms()?;
     if output.is_json() {
-        return output.json(&rooms);
+        let hub = client.hub_id()?;
+        let list = rooms.rooms.iter().map(|room| {
+            let mut value = json!(room);
+            value["history"] = context.trust().history_json(&hub, &room.room);
+            value
+        });
+        return output.json(&json!({ "rooms": list.collect::<Vec<_>>() }));
     }
     if rooms.rooms.is_empty() {
         output.remark("you are in no room: git parler join CODE, or make one: git parler invite --group ROOM");

@@ -58,15 +58,24 @@ fn show(
     seq: Seq,
     output: &mut Output,
 ) -> Result<bool> {
-    let Some(entry) = read_message(client, hub, room, seq)? else {
+    let Some(mut entry) = read_message(client, hub, room, seq)? else {
         return Ok(false);
     };
+    let room = entry
+        .message()
+        .map_or_else(|| room.clone(), |(message, _)| message.room.clone());
+    let room = &room;
+    let before = Seq::new(seq.get().saturating_sub(1));
+    let (trust, me) = (context.trust(), client.identity());
+    trust.read_on(hub, room, me, before, std::slice::from_mut(&mut entry));
+    output.warn(&trust.warnings());
     let banner = banners(context, client, room, std::iter::once(&entry))?.pop();
     if output.is_json() {
         let mut value = entry.to_json();
         if let Some(banner) = &banner {
             value["handoff"] = json!(banner.to_json());
         }
+        value["history"] = trust.history_json(hub, room);
         output.json(&value)?;
         return Ok(true);
     }

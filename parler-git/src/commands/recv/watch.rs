@@ -117,7 +117,8 @@ impl Watch {
     /// Prints what is there, as `recv` does.
     fn catch_up(&mut self, context: &Context, reading: &mut Reading<'_>, output: &mut Output) -> Result<()> {
         loop {
-            let stroke = reading.stroke()?;
+            let stroke = reading.stroke(context)?;
+            self.warn(context, output)?;
             if stroke.is_empty() {
                 return Ok(());
             }
@@ -165,6 +166,9 @@ impl Watch {
                     None => break,
                 }
             }
+            let (trust, me) = (context.trust(), client.identity());
+            trust.read_on(&self.hub, &self.room, me, self.at, &mut batch);
+            self.warn(context, output)?;
             if batch.is_empty() {
                 // A heartbeat: the time to see whether somebody still reads.
                 output.deliver()?;
@@ -174,6 +178,7 @@ impl Watch {
             let banners = reading.banners(context, &batch)?;
             print(context, &batch, &banners, output)?;
             self.delivered(&client, &batch, output)?;
+            context.trust().keep();
         }
         Ok(())
     }
@@ -193,6 +198,16 @@ impl Watch {
             return Ok(());
         };
         Err(Error::new(ErrorKind::Refused, what))
+    }
+
+    /// Says what does not fit, before anything of it is read.
+    fn warn(&self, context: &Context, output: &mut Output) -> Result<()> {
+        let warnings = context.trust().warnings();
+        if !warnings.is_empty() && output.is_json() {
+            output.json(&json!({ "history": context.trust().history_json(&self.hub, &self.room) }))?;
+        }
+        output.warn(&warnings);
+        Ok(())
     }
 
     /// Puts a message behind those of the batch.
