@@ -81,6 +81,12 @@ pub(crate) enum Verb {
     Demo(Demo),
     /// Start, stop or look for this user's own hub
     Hub(Hub),
+    /// Look at everything that has to be right, and say how to mend what is not
+    Doctor,
+    /// Show a manual page, or install the manual pages and completions
+    Man(Man),
+    /// Print a shell's completion script
+    Completion(Completion),
 }
 
 #[derive(Debug, Args)]
@@ -305,6 +311,37 @@ pub(crate) struct Demo {
     /// The repository to show it with; only read [default: this one, or a sample]
     #[arg(long, value_name = "PATH")]
     pub(crate) repo: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// A verb, or a page's name such as git-remote-parler [default: git-parler]
+    #[arg(value_name = "PAGE", conflicts_with_all = ["install", "remove", "dir"])]
+    pub(crate) page: Option<String>,
+    /// Write all pages, and completions for the shells that are here, where they are looked for
+    #[arg(long, conflicts_with = "remove")]
+    pub(crate) install: bool,
+    /// Remove what --install wrote
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Write or remove the pages below this directory (DIR/man1), and no completions
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: CompletionShell,
+}
+
+/// A shell that completion is offered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletionShell {
+    Bash,
+    Fish,
+    Zsh,
 }
 
 #[derive(Debug, Args)]

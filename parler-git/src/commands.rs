@@ -17,12 +17,15 @@ use crate::output::{Output, color_choice};
 use crate::usage::{usage_error, wants_json};
 
 mod apply;
+mod completion;
 mod connect;
+mod doctor;
 mod fetch;
 mod handoff;
 mod hub;
 mod invite;
 mod join;
+mod man;
 mod push;
 mod recv;
 mod room;
@@ -63,6 +66,9 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
     match cli.verb {
         Verb::Hub(args) => return hub::run(&environment, &cli.globals, &args),
         Verb::Demo(args) => return crate::demo::run(&environment, &args),
+        Verb::Doctor => return doctor::run(environment, cli.globals),
+        Verb::Man(args) => return man::run(&environment, &cli.globals, &args),
+        Verb::Completion(args) => return completion::run(&cli.globals, &args),
         _ => {}
     }
     ending::tidy_up_on_signals();
@@ -95,7 +101,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Show(args) => show::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
-        Verb::Hub(_) | Verb::Demo(_) => {}
+        Verb::Hub(_) | Verb::Demo(_) | Verb::Man(_) | Verb::Completion(_) | Verb::Doctor => {}
     }
     output.deliver()
 }

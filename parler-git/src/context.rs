@@ -2,6 +2,7 @@
 //! and from these the agent, the hub and the room that are meant.
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use git_remote_parler::git::{Git, GitError, Side};
@@ -81,6 +82,14 @@ impl Context {
     /// The repository this command works in, if any.
     pub(crate) fn repository_if_any(&self) -> Option<&Repository> {
         self.repository.as_ref()
+    }
+
+    /// Why the repository that is here is none to work in: it belongs to somebody else.
+    pub(crate) fn refused_repository(&self) -> Option<Error> {
+        match &self.no_repository {
+            Some(RepositoryError::NotOurs { .. }) => self.repository().err(),
+            _ => None,
+        }
     }
 
     /// The repository this command needs.
@@ -170,11 +179,38 @@ impl Context {
         Ok(())
     }
 
-    /// The agent that acts, and who said so.
+    /// The agent that acts, and who said so. Its key is made if this is its first use.
     pub(crate) fn agent(&self) -> Result<(Agent, NameSource)> {
         if let Some(token) = &self.token {
             return Ok((self.job(token)?, NameSource::Token));
         }
+        let agents = Agents::of(&self.home);
+        if let Some((name, source)) = self.named_agent()? {
+            return Ok((agents.named(&name)?, source));
+        }
+        let (name, place) = self.default_agent();
+        Ok((agents.of_place(&name, place.as_deref())?, NameSource::Place))
+    }
+
+    /// What the agent that acts is called and who said so, and the agent itself if it has a key already.
+    pub(crate) fn agent_if_made(&self) -> Result<(AgentName, NameSource, Option<Agent>)> {
+        if let Some(token) = &self.token {
+            let job = self.job(token)?;
+            return Ok((job.identity.name.clone(), NameSource::Token, Some(job)));
+        }
+        let agents = Agents::of(&self.home);
+        if let Some((name, source)) = self.named_agent()? {
+            let known = agents.known(&name)?;
+            return Ok((name, source, known));
+        }
+        let (name, place) = self.default_agent();
+        let known = agents.known_of_place(&name, place.as_deref())?;
+        let name = known.as_ref().map_or(name, |agent| agent.identity.name.clone());
+        Ok((name, NameSource::Place, known))
+    }
+
+    /// The name that somebody chose.
+    fn named_agent(&self) -> Result<Option<(AgentName, NameSource)>> {
         let work_tree = self.work_tree_agent()?;
         let config = self.config("parler.agent")?;
         let named = Named {
@@ -183,17 +219,18 @@ impl Context {
             work_tree: work_tree.as_deref(),
             config: config.as_deref(),
         };
-        let agents = Agents::of(&self.home);
-        if let Some((name, source)) = named.winner()? {
-            return Ok((agents.named(&name)?, source));
-        }
+        named.winner()
+    }
+
+    /// What an agent is called that nobody named, and the place it is the agent of.
+    fn default_agent(&self) -> (AgentName, Option<PathBuf>) {
         let place = self
             .repository
             .as_ref()
             .map(|repository| repository.work_dir().unwrap_or_else(|| repository.git_dir().to_owned()));
         let place = place.map(|place| place.canonicalize().unwrap_or(place));
         let name = default_name(&self.environment.user, &self.environment.host, place.as_deref());
-        Ok((agents.of_place(&name, place.as_deref())?, NameSource::Place))
+        (name, place)
     }
 
     /// Who acts for a token.

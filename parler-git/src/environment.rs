@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 use git_remote_parler::git::{GitEnvironment, GitProgram};
+use rustix::fs::{Access, access};
 
 use crate::token::TokenVariables;
 
@@ -109,6 +110,23 @@ impl Environment {
             Some(path) => Some(GitProgram::at(self.directory.join(path))),
             None => GitProgram::find(self.variable("PATH")?),
         }
+    }
+
+    /// The directories in which programs are looked for.
+    pub(crate) fn search_path(&self) -> impl Iterator<Item = PathBuf> {
+        let directories: Vec<_> = self
+            .variable("PATH")
+            .map(|path| std::env::split_paths(path).collect())
+            .unwrap_or_default();
+        // An empty entry is the working directory: nothing is to be found by chance.
+        directories.into_iter().filter(|directory| directory.is_absolute())
+    }
+
+    /// The file of a program on the search path.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        let candidates = self.search_path().map(|directory| directory.join(name));
+        let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        candidates.into_iter().find(is_program)
     }
 
     /// Where what is to be gone again soon is put: `TMPDIR`.

@@ -26,8 +26,16 @@ use crate::text;
 /// What git expects of a helper that failed.
 const FAILED: u8 = 128;
 
-/// Serves git on stdin and stdout.
+/// Serves git on stdin and stdout; asked for its version, tells that. Git calls no remote so.
 pub(crate) fn run(environment: Environment) -> ExitCode {
+    if environment
+        .arguments
+        .get(1)
+        .is_some_and(|argument| argument == "--version")
+    {
+        let told = writeln!(io::stdout(), "{}", version());
+        return told.map_or(ExitCode::from(FAILED), |()| ExitCode::SUCCESS);
+    }
     ending::tidy_up_on_signals();
     match serve(environment) {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,6 +45,11 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// What the helper says of its version.
+pub(crate) fn version() -> String {
+    format!("{} {}", crate::HELPER_NAME, env!("CARGO_PKG_VERSION"))
 }
 
 fn serve(environment: Environment) -> std::result::Result<(), String> {

@@ -61,6 +61,15 @@ impl Home {
         }
     }
 
+    /// Where keys, state and the local hub are: each with what it holds.
+    pub(crate) fn directories(&self) -> [(&'static str, &Path); 3] {
+        [
+            ("keys", &self.config),
+            ("state", &self.state),
+            ("the local hub", &self.data),
+        ]
+    }
+
     /// Keys of agents.
     pub(crate) fn agents_dir(&self) -> PathBuf {
         self.config.join("agents")

@@ -79,6 +79,17 @@ pub(crate) fn insecure_key(authority: &str) -> String {
     format!("parler.{authority}.insecure")
 }
 
+/// Refuses to speak to another machine in the clear, unless `insecure` allows it for that host.
+pub(crate) fn require_secure(address: &HubAddress, insecure: impl Fn(&str) -> Result<bool>) -> Result<()> {
+    let authority = address.authority();
+    if address.is_https() || address.is_loopback() || insecure(&authority)? {
+        return Ok(());
+    }
+    let what = format!("{authority} is not on this machine, and plain http is not allowed there");
+    Err(Error::new(ErrorKind::Refused, what)
+        .then(format!("use https, or git config {} true", insecure_key(&authority))))
+}
+
 /// A client of a hub that speaks as this agent. Starts the local hub if that is meant and does not run; nothing else
 /// is sent yet. Every client is made here, so whichever way a hub was named, nothing goes to another machine in the
 /// clear unless `insecure` allows it for that host.
@@ -91,17 +102,11 @@ pub(crate) fn client(
     insecure: impl Fn(&str) -> Result<bool>,
 ) -> Result<Client> {
     let (address, secret, sessions) = match hub {
-        HubChoice::At(address) if !address.is_https() && !address.is_loopback() && !insecure(&address.authority())? => {
-            let authority = address.authority();
-            let what = format!("{authority} is not on this machine, and plain http is not allowed there");
-            return Err(Error::new(ErrorKind::Refused, what)
-                .then(format!("use https, or git config {} true", insecure_key(&authority))));
+        HubChoice::At(address) => {
+            require_secure(address, insecure)?;
+            let sessions = SessionFile::of(home, &address.to_string(), &identity, None);
+            (address.clone(), None, sessions)
         }
-        HubChoice::At(address) => (
-            address.clone(),
-            None,
-            SessionFile::of(home, &address.to_string(), &identity, None),
-        ),
         HubChoice::Local => {
             let record = LocalHub::of(home).ensure(environment)?;
             // By name, not address: the port may change with the next start, the session stays.

@@ -70,11 +70,7 @@ impl Agents {
     pub(crate) fn of_place(&self, name: &AgentName, place: Option<&Path>) -> Result<Agent> {
         let place = place.map(|path| path.to_string_lossy().into_owned());
         for number in 1..=MAX_NUMBERED {
-            let candidate = match number {
-                1 => name.clone(),
-                _ => format!("{name}-{number}").parse().map_err(Error::usage)?,
-            };
-            let agent = self.load_or_make(&candidate, place.as_deref())?;
+            let agent = self.load_or_make(&numbered(name, number)?, place.as_deref())?;
             if agent.place == place {
                 return Ok(agent);
             }
@@ -84,6 +80,24 @@ impl Agents {
             format_args!("{MAX_NUMBERED} other directories are called '{name}'"),
         )
         .then("git parler connect --as NAME"))
+    }
+
+    /// The agent that was asked for by name, if it has a key already.
+    pub(crate) fn known(&self, name: &AgentName) -> Result<Option<Agent>> {
+        let path = self.path(name);
+        self.read(&path, name)?.map(|stored| agent(stored, &path)).transpose()
+    }
+
+    /// The agent that a place has when nobody names one, if it has a key already.
+    pub(crate) fn known_of_place(&self, name: &AgentName, place: Option<&Path>) -> Result<Option<Agent>> {
+        let place = place.map(|path| path.to_string_lossy().into_owned());
+        for number in 1..=MAX_NUMBERED {
+            match self.known(&numbered(name, number)?)? {
+                Some(agent) if agent.place != place => {}
+                known => return Ok(known),
+            }
+        }
+        Ok(None)
     }
 
     /// Gives an agent a role, or none.
@@ -159,6 +173,14 @@ fn random_seed() -> Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| Error::fatal(format_args!("no random numbers for a key: {error}")))?;
     Ok(seed)
+}
+
+/// `name`, `name-2` and so on.
+fn numbered(name: &AgentName, number: u32) -> Result<AgentName> {
+    match number {
+        1 => Ok(name.clone()),
+        _ => format!("{name}-{number}").parse().map_err(Error::usage),
+    }
 }
 
 fn agent(stored: Stored, path: &Path) -> Result<Agent> {

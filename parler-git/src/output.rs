@@ -47,6 +47,11 @@ impl Output {
         self.json
     }
 
+    /// Whether somebody looks at the result.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// Fails where stdout was closed by whoever started this program: then all that is written would count as read. For
     /// verbs whose result is what they are for.
     ///

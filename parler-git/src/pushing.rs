@@ -213,18 +213,30 @@ impl Instruction {
     }
 }
 
+/// The room that is pushed to, and by whom.
+pub(crate) struct Destination<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) room: &'a RoomName,
+    pub(crate) policy: &'a PushPolicy,
+    /// How the room is found, or the room where it has been read already.
+    pub(crate) lookup: RoomLookup,
+}
+
 /// Pushes, tells what moved, and fails for what did not.
 pub(crate) fn push(
     context: &Context,
-    client: &Client,
-    room: &RoomName,
-    policy: &PushPolicy,
+    destination: Destination<'_>,
     request: &PushRequest<'_>,
-    lookup: RoomLookup,
     headline: impl Fn(&PushReport) -> String,
     output: &mut Output,
 ) -> Result<()> {
     let cache = context.room_cache();
+    let Destination {
+        client,
+        room,
+        policy,
+        lookup,
+    } = destination;
     let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, lookup)?;
     // What failed for another ref comes after that one.
     let refused = || report.refs.iter().filter_map(refused);

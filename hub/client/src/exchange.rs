@@ -247,6 +247,14 @@ impl Client {
         }))
     }
 
+    /// Sends a request that needs no session, once, and reads the whole answer.
+    pub(crate) fn exchange_openly(&self, request: &Request<'_>) -> Result<(http::response::Parts, Bytes), ClientError> {
+        self.runtime.block_on(async {
+            let (parts, body) = split(self.send(request, None).await?);
+            Ok((parts, self.read_body(body, MAX_PROBLEM_BYTES).await?))
+        })
+    }
+
     /// Sends a request and gives its answer before the body is read.
     pub(crate) fn open(&self, request: &Request<'_>) -> Result<Response, ClientError> {
         self.runtime.block_on(self.ask(request, async |response| Ok(response)))

@@ -162,7 +162,8 @@ fn passes(error: &ClientError) -> bool {
         | ClientError::Lost { .. }
         | ClientError::Deadline { .. }
         | ClientError::OutcomeUnknown { .. }
-        | ClientError::NotAHub { .. } => true,
+        | ClientError::NotAHub { .. }
+        | ClientError::Stopped { .. } => true,
         ClientError::InDoubt { .. } | ClientError::Source(_) | ClientError::Setup(_) => false,
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, one_bundle};
 use crate::output::Output;
 use crate::posting::{Place, mentions, parse_key, post};
-use crate::pushing::{Instruction, local_name, parse_change, push, push_policy};
+use crate::pushing::{Destination, Instruction, local_name, parse_change, push, push_policy};
 
 /// What a handoff is about.
 enum Subject {
@@ -70,16 +70,13 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
             report.room
         )
     };
-    push(
-        context,
-        &client,
-        &room,
-        &policy,
-        &request,
-        RoomLookup::Unread,
-        headline,
-        output,
-    )
+    let destination = Destination {
+        client: &client,
+        room: &room,
+        policy: &policy,
+        lookup: RoomLookup::Unread,
+    };
+    push(context, destination, &request, headline, output)
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.

@@ -11,7 +11,7 @@ use crate::input::text_of;
 use crate::leases::Leases;
 use crate::output::Output;
 use crate::posting::mentions;
-use crate::pushing::{Instruction, current_branch, deletions, parse_change, push, push_policy};
+use crate::pushing::{Destination, Instruction, current_branch, deletions, parse_change, push, push_policy};
 
 pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
     let repository = context.repository()?;
@@ -79,5 +79,11 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         (None, _) if args.dry_run => format!("this would go to '{}'; nothing was sent", report.room),
         (None, _) => format!("'{}' is up to date", report.room),
     };
-    push(context, &client, &room, &policy, &request, lookup, headline, output)
+    let destination = Destination {
+        client: &client,
+        room: &room,
+        policy: &policy,
+        lookup,
+    };
+    push(context, destination, &request, headline, output)
 }

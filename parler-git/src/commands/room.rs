@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result
         room: room.clone(),
         head: end,
     };
-    let posted = post(&client, &place, vec![part.into()], Vec::new(), None)?;
+    let posted = post(&client, &place, vec![part.into()], Vec::new(), None, None)?;
     output.either(
         &format!("HEAD of '{room}' is now {wanted}, by message {}", posted.seq),
         &json!({ "room": room, "head": wanted, "oid": found.oid, "seq": posted.seq, "id": posted.id }),

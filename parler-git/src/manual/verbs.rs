@@ -1,0 +1,335 @@
+//! What the pages of the verbs say that their definitions cannot. A verb without an entry has a page all the same.
+
+use super::markup::Block::{Lines, Term, Text};
+use super::markup::Section;
+
+/// The verbs that have an entry here.
+#[cfg(test)]
+pub(super) const NAMES: &[&str] = &[
+    "apply",
+    "completion",
+    "connect",
+    "doctor",
+    "fetch",
+    "handoff",
+    "hub",
+    "invite",
+    "join",
+    "man",
+    "push",
+    "recv",
+    "send",
+    "show",
+];
+
+/// The sections of a verb's page, DESCRIPTION first.
+pub(super) fn sections(verb: &str) -> &'static [Section] {
+    match verb {
+        "apply" => APPLY,
+        "completion" => COMPLETION,
+        "connect" => CONNECT,
+        "doctor" => DOCTOR,
+        "fetch" => FETCH,
+        "handoff" => HANDOFF,
+        "hub" => HUB,
+        "invite" => INVITE,
+        "join" => JOIN,
+        "man" => MAN,
+        "push" => PUSH,
+        "recv" => RECV,
+        "send" => SEND,
+        "show" => SHOW,
+        _ => &[],
+    }
+}
+
+const APPLY: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Imports a bundle, with those of the room that it builds on, and pins its tips under `refs/parler/`. Changes \
+                 neither work tree, index, HEAD, configuration nor any other ref. An id without `--room` is looked for in \
+                 all rooms of this agent; a file is imported as it is.",
+            ),
+            Text(
+                "Commits that the bundle builds on and that are nowhere are fetched from the configured remote they are \
+                 from, unless `parler.fetchBase` is false.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler apply 7f3a0c9e21d4\n\
+             git diff origin/main...refs/parler/7f3a0c9e21d4",
+        )],
+    ),
+];
+
+const COMPLETION: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Prints the script with which a shell completes the verbs and options of `git parler` and `git-parler`. It asks \
+             neither a hub nor a repository. `git parler man --install` puts the scripts where the shells look for them.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[
+            Text("Bash, beside git's own completion:"),
+            Lines("source <(git parler completion bash)"),
+            Text("Zsh, in a directory of `fpath`:"),
+            Lines("git parler completion zsh > ~/.zsh/completions/_git-parler"),
+            Text("Fish:"),
+            Lines("git parler completion fish > ~/.config/fish/completions/git-parler.fish"),
+        ],
+    ),
+];
+
+const CONNECT: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Says hello to the hub and, once it has answered, keeps what was chosen: the name in the work tree's git \
+             directory, the hub in the repository's configuration, the role with the agent. Outside of a repository name and \
+             hub go into the user's configuration, and so are those of every work tree. A hub that does not let this agent \
+             in yet has answered, too; `git parler join` comes next.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler connect --hub https://hub.example --as bob --role reviewer",
+        )],
+    ),
+];
+
+const DOCTOR: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Looks at git and its version, the helper on `PATH`, the directories of keys and state, the key of the agent, \
+                 the configuration, the hub, this machine's clock against the hub's, and the room. Each is a line that says \
+                 `ok`, `warning` or `problem`, and how to mend it.",
+            ),
+            Text(
+                "Starts and changes nothing: it makes no key, no room and no directory, and a local hub that does not run \
+                 stays so. Shows no key, token or secret.",
+            ),
+        ],
+    ),
+    (
+        "EXIT STATUS",
+        &[Text("0 where nothing is a problem, 1 where something is.")],
+    ),
+];
+
+const FETCH: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Writes the bytes of a bundle, or of a file that was sent, after checking that they are as many as their \
+                 author signed for and hash to the id. Without `-o` the file is called _ID_.bundle or _ID_.file, never what \
+                 its sender calls it: that is only shown. What is there is not replaced without `--force`, and what is not a \
+                 file never is. Interrupted, it leaves nothing.",
+            ),
+            Text(
+                "A file's id is looked for in the whole log of the room; the number of the message that brought it is \
+                 faster. Imports nothing: that is what `git-parler-apply`(1) and `git fetch` are for.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler fetch 12 --room feature -o build.log\n\
+             git parler fetch 7f3a0c9e21d4 -o - | git bundle list-heads /dev/stdin",
+        )],
+    ),
+];
+
+const HANDOFF: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Hands over the next action to an agent, to everybody of a role, or to anybody. It leads the next \
+                 `git parler recv` of whom it is for. One of the texts may be `-`: then it is read from standard input.",
+            ),
+            Text(
+                "With `--bundle` it is about a bundle of the room; or about a branch or tag, which is pushed in the same \
+                 message; or about another commit, which travels without moving a ref.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler handoff --room feature --for reviewer --bundle HEAD \\\n\
+             \x20   --next \"review the diff\" --summary \"code and tests are done\"",
+        )],
+    ),
+];
+
+const HUB: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "The local hub serves this user only, on 127.0.0.1. It starts by itself when a command needs it. For a hub that \
+         others can reach see `parler-hub`(1).",
+    )],
+)];
+
+const INVITE: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Prints a code that lets others into a room, and makes the room where there is none of that name. Whoever has \
+             the code can come in until its time or its uses are over.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines("git parler invite --group feature --ttl 7d --max-uses 2")],
+    ),
+];
+
+const JOIN: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Makes this agent a member of the room that the code is for, at the hub that is configured or that the link \
+             names. `--as`, `--role` and `--hub` are kept as `git-parler-connect`(1) keeps them; the hub of a link becomes \
+             `parler.hub` where there is none.",
+        )],
+    ),
+    ("EXAMPLES", &[Lines("git parler join https://hub.example/join/CODE")]),
+];
+
+const MAN: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text("Shows a page through `man`(1) where somebody looks at a terminal, and prints its roff otherwise."),
+            Text(
+                "`--install` writes all pages, so that `git parler --help`, `git help parler` and `man git-remote-parler` \
+                 find them, and completion for bash, fish and zsh where the shell is on this machine. The pages go to \
+                 _PREFIX_/share/man where _PREFIX_/bin, with this program in it, is on `PATH` and belongs to this user, as \
+                 after `cargo install`: `man` looks there. Otherwise they go to `$XDG_DATA_HOME/man`. Where `man` does not \
+                 look it says what to add to `MANPATH`. Written again, they are replaced; a file of somebody else is not.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler man --install\n\
+             git parler man recv\n\
+             git parler man --install --dir \"$DESTDIR/usr/share/man\"",
+        )],
+    ),
+];
+
+const PUSH: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Posts what the room lacks as one thin bundle and moves the room's refs, with a note or a handoff in the \
+                 same message: all of it, or nothing. _REF_ is a branch or tag, `SRC:DST`, or `:DST` to delete; `+` in front \
+                 forces. Without one it is the branch that is checked out.",
+            ),
+            Text(
+                "Other than `git push` it always posts where there is a `--next` or `--note`, also when every ref is up to \
+                 date. A room that does not exist is made on the local hub, elsewhere where `parler.createRoom` is true.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler push --room feature --next \"fix the failing test\" --for builder\n\
+             git parler push --room feature --full main",
+        )],
+    ),
+];
+
+const RECV: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Shows what is new in a room: first the unread handoffs to this agent, newest first, then every message with \
+                 a mark for its signature. What was shown is acknowledged, unless the reader of the output went away \
+                 meanwhile. A message that is not to be believed is folded to one line and never counts as a handoff.",
+            ),
+            Text(
+                "`--since` and `--all` read again; they acknowledge only what leaves nothing unread behind it. `--limit` \
+                 cuts the list of messages, not the search for handoffs.",
+            ),
+            Text(
+                "`--watch` goes on with each message as it comes, and outlives the hub: it comes back by itself and prints \
+                 nothing twice. With `--json` it prints a line for each message.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[
+            Lines(
+                "git parler recv --room feature\n\
+                 git parler recv --room feature --watch --json",
+            ),
+            Text("A handoff looks so:"),
+            Lines(
+                "HANDOFF TO YOU from alice (planner) \u{b7} message 42 \u{b7} signature valid\n\
+                 \x20 next:    review the diff and flag blockers before merge\n\
+                 \x20 bundle:  7f3a0c9e21d4 \u{b7} 3 commits \u{b7} refs/heads/feature\n\
+                 \x20 apply:   git parler apply 7f3a0c9e21d4",
+            ),
+        ],
+    ),
+];
+
+const SEND: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Posts a text, files, or a text with files. Each file has a message of its own, because a message brings the \
+                 bytes of one blob at most; the text stands with the first. All of them are opened and hashed before the \
+                 first is sent; then they are sent in order, and one that fails ends it.",
+            ),
+            Text(
+                "A file is sent as it is, under its name without its directories. Memory does not grow with it. Directories, \
+                 pipes and devices are refused.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler send --room feature \"the tests pass\"\n\
+             git parler send --room feature \"what it says here\" --file build.log\n\
+             make 2>&1 | git parler send --room feature --file - --name build.log",
+        )],
+    ),
+];
+
+const SHOW: &[Section] = &[(
+    "DESCRIPTION",
+    &[
+        Text(
+            "Shows one message whole, or the message that brought a bundle or a file: a handoff to this agent with its banner, \
+             another with the command that takes what it brought. Acknowledges nothing.",
+        ),
+        Term("git parler show 42", "Message 42."),
+        Term(
+            "git parler show 7f3a",
+            "What brought the bundle or file whose id begins so.",
+        ),
+    ],
+)];
