@@ -136,7 +136,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .takes::<BeginUpload>()
             .answers(Answer::json::<UploadProgress>(200, "It had been begun before.").with(BEGUN_HEADERS))
             .answers(Answer::json::<UploadProgress>(201, "It is begun.").with(BEGUN_HEADERS))
-            .refuses(&[Code::RateLimited, Code::StorageFull]),
+            .refuses(&[Code::IdempotencyConflict, Code::RateLimited, Code::StorageFull]),
         Call::get(template::UPLOAD, uploads::get)
             .called("showUpload", "How far an upload is")
             .answers(Answer::json::<UploadProgress>(200, "So far.").with(UPLOAD_HEADERS))

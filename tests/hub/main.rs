@@ -24,6 +24,7 @@ mod operating;
 mod program;
 mod pushes;
 mod rooms;
+mod schema_fuzz;
 mod secrets;
 mod sessions;
 mod streams;

@@ -99,6 +99,8 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
             let max_bytes = limits::MAX_MESSAGE_BYTES;
             check_announced(&parts.headers, max_bytes as u64)?;
             let upload = upload_of(&parts.headers)?;
+            // Says nothing where no blob follows, but has to be one.
+            message_length(&parts.headers)?;
             let body = BodyReader::new(body, &call.state.options.limits).all(max_bytes).await?;
             let message = checked(&call, &headers, &body).await?;
             match upload {
@@ -135,9 +137,7 @@ async fn post_with_blob(
 ) -> Result<Response, Refusal> {
     let hub_limits = &call.state.options.limits;
     let length = content_length(headers).ok_or_else(|| Refusal::bad_request("a blob is sent with Content-Length"))?;
-    let message_length: u64 = headers
-        .get(paths::MESSAGE_LENGTH_HEADER)
-        .and_then(|value| value.to_str().ok()?.parse().ok())
+    let message_length = message_length(headers)?
         .ok_or_else(|| Refusal::bad_request(format!("{} is missing", paths::MESSAGE_LENGTH_HEADER)))?;
     if message_length > limits::MAX_MESSAGE_BYTES as u64 {
         return Err(Refusal::too_large("the message is", limits::MAX_MESSAGE_BYTES as u64));
@@ -224,6 +224,19 @@ async fn post_uploaded(
     Ok(stored)
 }
 
+fn message_length(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    let Some(value) = headers.get(paths::MESSAGE_LENGTH_HEADER) else {
+        return Ok(None);
+    };
+    match value.to_str().ok().and_then(|value| value.parse().ok()) {
+        Some(length) => Ok(Some(length)),
+        None => Err(Refusal::bad_request(format!(
+            "{} is a number of bytes",
+            paths::MESSAGE_LENGTH_HEADER
+        ))),
+    }
+}
+
 fn upload_of(headers: &HeaderMap) -> Result<Option<UploadId>, Refusal> {
     let Some(value) = headers.get(paths::UPLOAD_HEADER) else {
         return Ok(None);
@@ -284,14 +297,17 @@ async fn answer(call: &RoomCall, appended: &Appended) -> Result<Response, Refusa
 
 /// The key that signed what a token posts: each of its jobs has one of its own.
 fn signed_by(call: &RoomCall, headers: &HeaderMap) -> Result<Option<AgentId>, Refusal> {
-    if call.token.is_none() {
-        return Ok(None);
-    }
     let key = headers
         .get(paths::AGENT_HEADER)
-        .and_then(|key| key.to_str().ok()?.parse().ok());
-    key.map(Some)
-        .ok_or_else(|| Refusal::bad_request("what a token posts names the key that signed it: Parler-Agent"))
+        .map(|key| key.to_str().ok()?.parse().ok());
+    match (&call.token, key) {
+        (_, Some(None)) => Err(Refusal::bad_request("Parler-Agent is an agent's id")),
+        (None, _) => Ok(None),
+        (Some(_), Some(key)) => Ok(key),
+        (Some(_), None) => Err(Refusal::bad_request(
+            "what a token posts names the key that signed it: Parler-Agent",
+        )),
+    }
 }
 
 /// How a key is written.

@@ -1,0 +1,121 @@
+//! The running hub, asked by schemathesis what its own OpenAPI document says it may be asked: nothing ends at 5xx, with a
+//! status, media type, body or header that is not documented, and nothing is taken that the document forbids.
+//!
+//! `.ci/run` installs the tool and runs this; `cargo test` does not.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use parler_protocol::{BundleId, paths};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Agent, Push, RunningProgram, oid, openapi};
+
+/// Where the program `schemathesis` is.
+const TOOL: &str = "PARLER_SCHEMATHESIS";
+/// Longest it may take. Far above what it needs.
+const LONGEST: Duration = Duration::from_secs(600);
+const SETTINGS: &str = include_str!("schema_fuzz.toml");
+/// What is not reached by guessing: a proof, a token of another kind, a list of ids, an upload's exact offset.
+const NOT_GUESSED: &[&str] = &["openSession", "showToken", "readBundles", "appendToUpload"];
+
+#[tokio::test]
+#[ignore = "needs schemathesis: see .ci/run"]
+async fn the_hub_does_what_its_document_says() {
+    let tool = std::env::var_os(TOOL).unwrap_or_else(|| panic!("{TOOL} names the program schemathesis"));
+    let directory = TempDir::new().unwrap();
+    let hub = RunningProgram::with(&directory.path().join("hub"), |command| {
+        // So that limits answer where they are asked for, and not everything after the first minute.
+        command.args(["--open", "--log", "json", "--stream-ttl", "1s"]);
+        command.args(["--max-uploads", "100000", "--max-upload-bytes", "100000GiB"]);
+    });
+    let alice = hub.agent("alice").await;
+    let settings = furnish(&hub, &alice).await;
+    let document = openapi::document(&alice).await;
+
+    let settings_file = directory.path().join("schemathesis.toml");
+    std::fs::write(&settings_file, settings).unwrap();
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hub");
+    let mut command = Command::new(tool);
+    command
+        .current_dir(directory.path())
+        .arg("--config-file")
+        .arg(&settings_file)
+        .args(["--no-color", "run"])
+        .arg(format!("http://{}{}", hub.address, paths::OPENAPI))
+        .env("PARLER_FUZZ_TOKEN", &alice.token)
+        .env("PYTHONPATH", hooks)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let is_content = tokio::task::spawn_blocking(move || run(command)).await.unwrap();
+    let (ended_well, log) = hub.end(Signal::TERM);
+    assert!(is_content, "schemathesis found something: see above");
+    assert!(ended_well, "{log}");
+    assert_eq!(unreached(&document, &log), BTreeSet::new());
+}
+
+/// A room with two members, a push, a blob, an upload and a token, so that not every guess ends at 404. Returns the
+/// settings that name them.
+async fn furnish(hub: &RunningProgram, alice: &Agent) -> String {
+    let room = alice.create_room("build").await;
+    alice.invite(&room.room, &hub.agent("bob").await).await;
+    let bundle = b"# v2 git bundle\n";
+    let push = Push::new().branch("feature", None, Some(oid('a'))).bundle(bundle);
+    let push = push.sign(alice, &room);
+    alice
+        .post_with_blob(&room.room, &push.body, bundle)
+        .await
+        .expect(201)
+        .head();
+    let token = json!({ "name": "deploy", "rooms": ["build"], "can": ["post"] });
+    alice.post(paths::TOKENS, &token).await.expect(201).json::<Value>();
+    let upload = alice.post(&paths::uploads(&room.room), &json!({})).await.expect(201);
+    let upload: Value = upload.json();
+    SETTINGS
+        .replace("BLOB_ID", &BundleId::of(bundle).to_string())
+        .replace("UPLOAD_ID", upload["upload"].as_str().unwrap())
+}
+
+/// Runs the tool with its output on ours, and ends it with everything it started if it takes too long. Whether it found
+/// nothing.
+fn run(mut command: Command) -> bool {
+    let mut child = command.stdin(Stdio::null()).process_group(0).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    let end = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let longest = Timespec {
+        tv_sec: LONGEST.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    if poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&longest)) != Ok(1) {
+        let _ = kill_process_group(pid, Signal::KILL);
+        child.wait().unwrap();
+        panic!("schemathesis takes longer than {LONGEST:?}");
+    }
+    child.wait().unwrap().success()
+}
+
+/// The calls that never succeeded, of those that can be guessed.
+fn unreached(document: &Value, log: &str) -> BTreeSet<String> {
+    let mut unreached = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            let is_success = |line: &str| {
+                let line: Value = serde_json::from_str(line).unwrap_or_default();
+                let fields = &line["fields"];
+                fields["method"] == method.to_uppercase()
+                    && fields["route"] == *path
+                    && fields["status"].as_u64().is_some_and(|status| status < 300)
+            };
+            if !NOT_GUESSED.contains(&name) && !log.lines().any(is_success) {
+                unreached.insert(name.to_owned());
+            }
+        }
+    }
+    unreached
+}
