@@ -147,6 +147,10 @@ impl<T: DeserializeOwned> FromRequest<SharedState> for Json<T> {
             .all(MAX_JSON_BODY_BYTES)
             .await?;
         let value = parse_json(&bytes).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        if !value.is_object() {
+            // Fields by their position, which serde would take as well.
+            return Err(Refusal::bad_request("the body is no JSON object"));
+        }
         T::deserialize(value)
             .map(Self)
             .map_err(|error| Refusal::bad_request(error.to_string()))

@@ -36,7 +36,10 @@ impl PostedMessage {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
         let bad = |error: serde_json::Error| Refusal::bad_request(error.to_string());
         // Read whole first: a borrowed part is not looked into, and must not hide a key that comes twice.
-        parse_json(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let whole = parse_json(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        if !whole.is_object() {
+            return Err(Refusal::bad_request("a message is a JSON object"));
+        }
         let posted: PostMessage<'_> = serde_json::from_slice(body).map_err(bad)?;
         if posted.parts.is_empty() {
             return Err(Refusal::bad_request("a message has at least one part"));
@@ -51,8 +54,14 @@ impl PostedMessage {
         let values: Vec<Value> = serde_json::from_str(raw_parts.get()).map_err(bad)?;
         let digest = retry_digest(&values, &posted.mentions, posted.reply_to);
         let parts: Vec<Part> = values.iter().map(Part::from_value).collect();
-        for part in &parts {
+        for (part, value) in parts.iter().zip(&values) {
             check_part(part)?;
+            if part_is_git(part) && !has_named_fields(value) {
+                return Err(Refusal::bad_request(format!(
+                    "the {} part is not of the documented form",
+                    part.kind()
+                )));
+            }
         }
         let refs: Vec<_> = parts.iter().filter(|part| matches!(part, Part::Refs(_))).collect();
         if refs.len() > 1 {
@@ -251,6 +260,22 @@ fn is_known_form(kind: &str) -> bool {
         |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     matches!(kind, part_kind::TEXT | part_kind::DATA)
         || (kind.len() <= MAX_LABEL_BYTES && kind.contains('.') && kind.split('.').all(is_label))
+}
+
+fn part_is_git(part: &Part) -> bool {
+    matches!(part, Part::Refs(_) | Part::Bundle(_))
+}
+
+/// Whether what a part with refs or a bundle consists of are objects. serde would take lists of their fields as well,
+/// which no other reader expects.
+fn has_named_fields(part: &Value) -> bool {
+    let listed = ["updates", "refs"]
+        .into_iter()
+        .filter_map(|list| part.get(list)?.as_array());
+    listed.flatten().all(Value::is_object)
+        && part
+            .get("baseHint")
+            .is_none_or(|hint| hint.is_object() || hint.is_null())
 }
 
 fn check_refs(refs: &RefsPart) -> Result<(), Refusal> {
