@@ -1,11 +1,14 @@
 //! The local hub through upgrades: the newest program's hub serves, older data is brought along, newer data left alone.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use parler_harness::{Agent, LocalHub, World};
+use parler_harness::{Agent, DEADLINE, LocalHub, World};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -241,4 +244,55 @@ fn a_hub_that_does_not_end_is_ended() {
     user.parler("hub stop").success().says("has ended");
     assert!(!hub.runs(&world));
     user.parler("rooms").success().says("kept");
+}
+
+/// Whether the thread waits for somebody, without a timer: in the call that `/proc` names, by number and arguments.
+fn waits_untimed(call: &str) -> bool {
+    let mut words = call.split_whitespace();
+    let number: Option<i64> = words.next().and_then(|number| number.parse().ok());
+    let timeout = words
+        .nth(3)
+        .and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok());
+    match (number, timeout) {
+        // futex: no time to wait until.
+        (Some(202 | 98), Some(0)) => true,
+        // epoll_wait, epoll_pwait: -1.
+        (Some(232 | 281 | 22), Some(timeout)) => timeout as u32 == u32::MAX,
+        _ => false,
+    }
+}
+
+/// A hub that nobody speaks to is woken by nothing: each of its threads waits, and none of them until some time.
+#[test]
+fn an_idle_hub_has_no_timer() {
+    let world = world();
+    let hub = world.user().start("git-parler", "hub run --announce --alone");
+    hub.wait_for_output(|output| output == "ready\n");
+    let record = LocalHub::of(&world.user());
+    let mut connection = TcpStream::connect(record.url.strip_prefix("http://").unwrap()).unwrap();
+    let request = format!(
+        "GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        connection.peer_addr().unwrap()
+    );
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop(connection);
+
+    let begun = Instant::now();
+    loop {
+        let tasks = fs::read_dir(format!("/proc/{}/task", hub.pid())).unwrap();
+        let calls: Vec<_> = tasks
+            .map(|task| fs::read_to_string(task.unwrap().path().join("syscall")).unwrap_or_default())
+            .collect();
+        if calls.iter().all(|call| waits_untimed(call)) {
+            break;
+        }
+        // Threads that helped with the start end after 10 s without work, which nothing tells us of.
+        assert!(begun.elapsed() < DEADLINE, "{calls:#?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    hub.signal(Signal::TERM);
+    hub.wait().success();
 }

@@ -22,7 +22,7 @@ use super::record::{HubRecord, PROTOCOLS, VERSION, read_record};
 use super::{LocalHub, READY, Refusal, in_time, private_file};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::home::{create_private_dir, write_private};
+use crate::home::{create_private_dir, write_private_soon};
 
 /// How long a hub waits for the end of the one before it.
 const LOCK_DEADLINE: Duration = Duration::from_secs(15);
@@ -121,7 +121,9 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
     };
     let content = serde_json::to_vec_pretty(&record)
         .map_err(|error| Error::fatal(format_args!("cannot tell where the hub is: {error}")))?;
-    write_private(&hub.record_path(), &content)?;
+    // Of a process that no crash of the machine leaves alive: not worth two syncs of the disk at each start.
+    write_private_soon(&hub.record_path(), &content)
+        .map_err(|error| Error::io(format_args!("write {}", hub.record_path().display()), &error))?;
     tracing::info!(address = record.address, pid = record.pid, "the local hub serves");
     if announce {
         announce_ready().map_err(|error| Error::io("answer the program that started the hub", &error))?;
