@@ -294,6 +294,7 @@ impl From<ClientError> for Error {
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")
             }
+            ClientError::Untrusted { .. } => Self::new(ErrorKind::Refused, error),
             ClientError::InDoubt { .. } => Self::new(ErrorKind::Refused, error),
             ClientError::Source(_) | ClientError::Setup(_) => Self::fatal(error),
         }

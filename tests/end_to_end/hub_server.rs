@@ -1,16 +1,19 @@
 //! A hub in a process of its own that is not the local one: this very test program, started again as a server. The
 //! program `parler-hub` belongs to another package, whose tests start it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parler_harness::{CuttingProxy, HubProcess, World};
-use parler_hub::{Hub, HubOptions};
+use parler_hub::{Hub, HubOptions, TlsIdentity};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
 const AUTHORITY: &str = "PARLER_TEST_AUTHORITY";
 const OWNER: &str = "PARLER_TEST_OWNER";
+const CERTIFICATE: &str = "PARLER_TEST_CERTIFICATE";
+const KEY: &str = "PARLER_TEST_KEY";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
@@ -34,7 +37,18 @@ pub(crate) fn start_behind(world: &World, proxy: &CuttingProxy) -> HubProcess {
 
 #[track_caller]
 fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
-    let (owner, authority) = (owner.to_owned(), authority.to_owned());
+    start_with_variables(world, &[(OWNER, owner.into()), (AUTHORITY, authority.into())])
+}
+
+/// Starts a hub that lets every key in and shows this certificate, the first of the files, whose key is the second.
+#[track_caller]
+pub(crate) fn start_with_tls(world: &World, (certificate, key): (PathBuf, PathBuf)) -> HubProcess {
+    start_with_variables(world, &[(CERTIFICATE, certificate.into()), (KEY, key.into())])
+}
+
+#[track_caller]
+fn start_with_variables(world: &World, variables: &[(&'static str, OsString)]) -> HubProcess {
+    let variables = variables.to_vec();
     HubProcess::start(world, "hub", move |listen: &str, data: &Path| {
         // Not by its path: it may have been built anew since this test began.
         let mut command = Command::new("/proc/self/exe");
@@ -47,8 +61,7 @@ fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
             ])
             .env_clear()
             .env(LISTEN, listen)
-            .env(OWNER, &owner)
-            .env(AUTHORITY, &authority)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .env(DATA, data);
         command
     })
@@ -72,14 +85,19 @@ fn serve_for_another_test() {
             let listener = tokio::net::TcpListener::bind(listen.to_str().unwrap()).await.unwrap();
             let address = listener.local_addr().unwrap();
             let owner = std::env::var(OWNER).unwrap_or_default();
+            let tls = std::env::var_os(CERTIFICATE)
+                .zip(std::env::var_os(KEY))
+                .map(|(certificate, key)| TlsIdentity::load(certificate, key).unwrap());
+            let scheme = if tls.is_some() { "https" } else { "http" };
             let options = HubOptions {
+                tls,
                 open: owner.is_empty(),
                 authorities: vec![std::env::var(AUTHORITY).unwrap_or_default()],
                 owners: owner.parse().into_iter().collect(),
                 ..HubOptions::new(PathBuf::from(data))
             };
             let hub = Hub::open(options).unwrap();
-            println!("listening on http://{address}");
+            println!("listening on {scheme}://{address}");
             hub.serve(listener, std::future::pending()).await.unwrap();
         });
 }

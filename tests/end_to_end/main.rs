@@ -34,6 +34,7 @@ mod signatures;
 mod story;
 mod tags;
 mod thin;
+mod tls;
 mod tokens;
 mod unsupported;
 mod untouched;

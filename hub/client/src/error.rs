@@ -18,6 +18,14 @@ pub enum ClientError {
         /// What the system says.
         reason: String,
     },
+    /// The hub's certificate is not to be trusted: nothing was sent.
+    #[error("the certificate of the hub at {address} is not to be trusted: {reason}")]
+    Untrusted {
+        /// The hub.
+        address: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// The connection ended before an answer was complete.
     #[error("the connection to the hub at {address} was lost: {reason}")]
     Lost {

@@ -17,6 +17,7 @@ use reqwest::{Body, Response};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
+use crate::certificate;
 use crate::patience::is_passing;
 use crate::revive::Reviving;
 use crate::witness::head_of;
@@ -586,6 +587,9 @@ impl Client {
 
     fn transport_error(&self, error: &reqwest::Error) -> ClientError {
         let address = self.options.address.to_string();
+        if let Some(reason) = certificate::distrust(error) {
+            return ClientError::Untrusted { address, reason };
+        }
         let reason = innermost(error);
         if error.is_connect() {
             ClientError::Unreachable { address, reason }

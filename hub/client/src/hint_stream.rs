@@ -164,6 +164,9 @@ fn passes(error: &ClientError) -> bool {
         | ClientError::OutcomeUnknown { .. }
         | ClientError::NotAHub { .. }
         | ClientError::Stopped { .. } => true,
-        ClientError::InDoubt { .. } | ClientError::Source(_) | ClientError::Setup(_) => false,
+        ClientError::Untrusted { .. }
+        | ClientError::InDoubt { .. }
+        | ClientError::Source(_)
+        | ClientError::Setup(_) => false,
     }
 }

@@ -10,6 +10,7 @@ mod attachment;
 mod blob_source;
 mod bundle_stream;
 mod calls;
+mod certificate;
 mod error;
 mod event_stream;
 mod exchange;

@@ -14,7 +14,7 @@ use crate::process::end_process;
 use crate::{DEADLINE, RequestLog, World};
 
 /// What a hub says before its address.
-const LISTENING: &str = "listening on http://";
+const LISTENING: &str = "listening on ";
 
 /// Makes the command that serves this data directory at this address.
 type HubCommand = dyn Fn(&str, &Path) -> Command + Send + Sync;
@@ -24,6 +24,7 @@ pub struct HubProcess {
     command: Box<HubCommand>,
     data: PathBuf,
     child: Option<Child>,
+    scheme: String,
     address: String,
     log: RequestLog,
 }
@@ -37,6 +38,7 @@ impl HubProcess {
             command: Box::new(command),
             data: directory.join("data"),
             child: None,
+            scheme: "http".to_owned(),
             address: "127.0.0.1:0".to_owned(),
             log: RequestLog::at(directory.join("log")),
         };
@@ -87,7 +89,11 @@ impl HubProcess {
             }
         });
         match receive.recv_timeout(DEADLINE) {
-            Ok(address) => self.address = address,
+            Ok(url) => {
+                let (scheme, address) = url.split_once("://").expect("a URL");
+                self.scheme = scheme.to_owned();
+                self.address = address.to_owned();
+            }
             Err(_) => panic!("the hub says no address: {command:?}\n{}", self.log.text()),
         }
     }
@@ -101,9 +107,9 @@ impl HubProcess {
         }
     }
 
-    /// `http://127.0.0.1:PORT`
+    /// `http://127.0.0.1:PORT`, or https where it has a certificate.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// `127.0.0.1:PORT`
