@@ -68,7 +68,10 @@ impl Context {
         Ok(Self {
             environment,
             globals,
-            trust: Arc::new(Trust::of(&home)),
+            trust: Arc::new(match &token {
+                Some(_) => Trust::of_job(),
+                None => Trust::of(&home),
+            }),
             home,
             repository,
             no_repository,

@@ -57,6 +57,14 @@ impl Trust {
         }
     }
 
+    /// The memory of a job that has a token: it keeps nothing, and knows nothing from before.
+    pub(crate) fn of_job() -> Self {
+        Self {
+            directory: None,
+            rooms: Mutex::default(),
+        }
+    }
+
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
