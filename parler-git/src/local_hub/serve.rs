@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parler_hub::store::OpenError;
 use parler_hub::{Hub, HubError, HubOptions, LocalPolicy};
@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::record::{HubRecord, PROTOCOLS, VERSION, read_record};
-use super::{LocalHub, READY, Refusal, in_time, private_file};
+use super::{LocalHub, READY, Refusal, STOP_LOOK, in_time, private_file};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{create_private_dir, write_private_soon};
@@ -110,7 +110,7 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
         local: Some(LocalPolicy { secret: secret.clone() }),
         ..HubOptions::new(hub.directory.join("rooms"))
     };
-    let opened = Hub::open(options).map_err(|error| not_opened(hub, &error))?;
+    let opened = open(options, announce).await.map_err(|error| not_opened(hub, &error))?;
     let record = HubRecord {
         pid: rustix::process::getpid().as_raw_pid(),
         address: format!("http://127.0.0.1:{port}"),
@@ -143,6 +143,19 @@ async fn run(hub: &LocalHub, announce: bool) -> Result<()> {
         .map_err(|error| Error::fatal(format_args!("the local hub: {error}")))?;
     drop(life);
     Ok(())
+}
+
+/// Opens the data. A hub whose life lock somebody removed may be about to end: it is waited for like any other.
+async fn open(options: HubOptions, waits: bool) -> std::result::Result<Hub, HubError> {
+    let until = Instant::now() + LOCK_DEADLINE;
+    loop {
+        match Hub::open(options.clone()) {
+            Err(HubError::Open(OpenError::InUse(_))) if waits && Instant::now() < until => {
+                tokio::time::sleep(STOP_LOOK).await;
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Why the data cannot be served. What a newer program wrote is left as it is.
