@@ -20,7 +20,7 @@ pub struct Room {
 #[derive(Debug, thiserror::Error)]
 pub enum RoomError {
     /// There is none of that name, or it is somebody else's: the same words for both.
-    #[error("no room '{room}' that you belong to: git parler join CODE")]
+    #[error("no room '{room}' that you belong to: git parler join CODE, or make it: git parler invite --group {room}")]
     Unknown {
         /// The room asked for.
         room: RoomName,

@@ -4,6 +4,7 @@ mod admit;
 mod arguments;
 mod limit_options;
 mod log;
+mod manual;
 mod mistake;
 mod open_files;
 mod serve;
@@ -35,6 +36,7 @@ pub(crate) fn run() -> ExitCode {
     let done = mistake::arguments().and_then(|arguments| match arguments.command {
         Command::Admit(arguments) => admit::admit(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),
+        Command::Man => manual::print().map_err(Failure::from),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -190,7 +190,9 @@ impl Error {
 
     /// There is no such room, or not for me: the same words for both, so that they tell a stranger nothing.
     pub(crate) fn no_room(room: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::NotFound, format_args!("no room '{room}' that you belong to")).then("git parler join CODE")
+        Self::new(ErrorKind::NotFound, format_args!("no room '{room}' that you belong to")).then(format!(
+            "git parler join CODE, or make it: git parler invite --group {room}"
+        ))
     }
 
     /// The line after `parler: `, escaped: part of it may come from elsewhere.
@@ -288,8 +290,7 @@ impl From<ClientError> for Error {
             ClientError::Lost { .. } | ClientError::Deadline { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("run the same command again")
             }
-            ClientError::Stopped { .. } => Self::new(ErrorKind::Unreachable, error)
-                .then("run the same command again: what had arrived is kept for a day"),
+            ClientError::Stopped { .. } => Self::new(ErrorKind::Unreachable, error).then("run the same command again"),
             ClientError::NotAHub { .. } => Self::new(ErrorKind::Unreachable, error),
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")

@@ -2,12 +2,14 @@
 
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{BlobSource, Client};
-use parler_protocol::api::Posted;
+use parler_protocol::api::{Member, Posted};
 use parler_protocol::limits::MAX_IDEMPOTENCY_KEY_BYTES;
 use parler_protocol::{Draft, Head, Part, RoomName};
 
 use crate::error::{Error, Result};
+use crate::output::Output;
 use crate::room_log::{in_room, read_page};
+use crate::text;
 
 /// A room as the hub knows it: how its maker spelled it, and how far its log reaches.
 pub(crate) struct Place {
@@ -59,6 +61,22 @@ pub(crate) fn parse_key(key: &str) -> Result<&str> {
         false => Err(Error::usage(format_args!(
             "--idempotency-key is 1 to {MAX_IDEMPOTENCY_KEY_BYTES} visible ASCII characters without blanks"
         ))),
+    }
+}
+
+/// Says when nobody in the room has the name or role that a handoff is for: it may be misspelt, or come later. That
+/// nobody can be asked is no reason to say anything.
+pub(crate) fn tell_if_for_nobody(client: &Client, room: &RoomName, to: Option<&str>, output: &mut Output) {
+    let (Some(to), Ok(list)) = (to, client.members(room)) else {
+        return;
+    };
+    let is_called =
+        |member: &Member| member.name.is_called(to) || member.role.as_ref().is_some_and(|role| role.is_called(to));
+    if !list.members.iter().any(is_called) {
+        let who = text::name(to);
+        output.remark(&format!(
+            "nobody in '{room}' has the name or role {who} by now; git parler roster --room {room}"
+        ));
     }
 }
 

@@ -466,3 +466,24 @@ fn a_push_without_a_branch_says_what_to_write() {
     let refused = unborn.user().parler("push --room try").failure();
     refused.one_error_line();
 }
+
+#[test]
+fn a_handoff_for_nobody_in_the_room_is_posted_and_said() {
+    let world = world();
+    let work = pushed(&world);
+    let user = work.user().with("PARLER_ROOM", "try");
+    user.parler("connect --role planner").success();
+    let stranger = user.parler("handoff --next x --for bpb --json").success();
+    stranger.warns("nobody in 'try' has the name or role bpb");
+    assert!(stranger.json()["seq"].is_number());
+    user.parler("handoff --next x --for Planner")
+        .success()
+        .warns_no("nobody");
+    work.commit("b.txt", "two\n");
+    user.parler("push HEAD:refs/heads/y --next x --for bpb")
+        .success()
+        .warns("nobody in 'try'");
+    // A room that is not there can be made.
+    let refused = user.parler("recv --room nosuch").code(3);
+    assert_refused(&refused, &["git parler invite --group nosuch"]);
+}

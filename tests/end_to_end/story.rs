@@ -105,7 +105,11 @@ fn a_handoff_leads_its_reader_to_the_exact_commits() {
         format!("  bundle:  {short} · 2 commits · refs/heads/feature · base origin/main present"),
         "{recv:?}"
     );
-    assert_eq!(lines[4], format!("  apply:   git parler apply {short}"), "{recv:?}");
+    assert_eq!(
+        lines[4],
+        format!("  apply:   git parler apply {short} --room checkout"),
+        "{recv:?}"
+    );
     // The backlog stands below it.
     let talk = recv.out().find("some talk that is in the way").unwrap();
     assert!(talk > recv.out().find("apply:").unwrap(), "{recv:?}");

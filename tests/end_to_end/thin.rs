@@ -95,7 +95,7 @@ fn pushes_build_on_each_other() {
     let ids = bundle_ids(&work);
     assert_eq!(ids.len(), tips.len());
     for id in &ids {
-        let header = download(&work.user(), id, "b");
+        let header = download(&work.user(), id, id);
         let header = String::from_utf8_lossy(&header[..header.windows(4).position(|bytes| bytes == b"PACK").unwrap()])
             .into_owned();
         assert_eq!(

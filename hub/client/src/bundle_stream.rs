@@ -91,6 +91,7 @@ impl Position {
                 .map_err(|failure| client.stopped("download", self.done, self.size, failure))?;
             tried = match self.rest(client) {
                 Ok(rest) => {
+                    patience.answered();
                     *pieces = rest;
                     is_another = true;
                     pieces.read(&mut buffer[..most])
@@ -215,6 +216,7 @@ impl<'a> BundleStream<'a> {
         let ids: Vec<_> = self.ids.iter().copied().collect();
         let client = self.pieces.client;
         let response = client.attempt_once(&Request::get(paths::bundles(&self.room, &ids)))?;
+        self.patience.answered();
         self.pieces = Pieces::new(client, response);
         self.is_framed = true;
         self.line().map(Some)

@@ -25,6 +25,8 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Let a key in without an invite, while the hub runs or not. Doing it twice is doing it once.
     Admit(Admit),
+    /// Print this program's manual page, in roff.
+    Man,
 }
 
 #[derive(Debug, clap::Args)]

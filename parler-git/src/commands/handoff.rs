@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, one_bundle};
 use crate::output::Output;
-use crate::posting::{Place, mentions, parse_key, post};
+use crate::posting::{Place, mentions, parse_key, post, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, local_name, parse_change, push, push_policy};
 
 /// What a handoff is about.
@@ -76,7 +76,9 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
         policy: &policy,
         lookup: RoomLookup::Unread,
     };
-    push(context, destination, &request, headline, output)
+    push(context, destination, &request, headline, output)?;
+    tell_if_for_nobody(&client, &room, instruction.to.as_deref(), output);
+    Ok(())
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.
@@ -130,6 +132,7 @@ fn hand_over(
     let part = Part::from(instruction.part(bundle));
     let mentioned = mentions(instruction.to.as_deref());
     let posted = post(client, &place, vec![part], mentioned, key, None)?;
+    tell_if_for_nobody(client, &posted.room, instruction.to.as_deref(), output);
     output.either(
         &format!(
             "handed over to {} as message {} of '{}'",

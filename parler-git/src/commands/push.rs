@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::input::text_of;
 use crate::leases::Leases;
 use crate::output::Output;
-use crate::posting::mentions;
+use crate::posting::{mentions, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, current_branch, deletions, parse_change, push, push_policy};
 
 pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
@@ -85,5 +85,8 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         policy: &policy,
         lookup,
     };
-    push(context, destination, &request, headline, output)
+    push(context, destination, &request, headline, output)?;
+    let to = instruction.as_ref().and_then(|instruction| instruction.to.as_deref());
+    tell_if_for_nobody(&client, &room, to, output);
+    Ok(())
 }
