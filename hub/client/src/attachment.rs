@@ -7,8 +7,8 @@ use http::{HeaderName, Method};
 use parler_protocol::api::{BeginUpload, Posted, UploadProgress};
 use parler_protocol::{ErrorCode, MessageId, RoomName, Signed, UploadId, paths};
 
-use crate::exchange::{Request, RequestBody};
 use crate::patience::Patience;
+use crate::request::{Request, RequestBody};
 use crate::{BlobSource, Client, ClientError};
 
 /// Up to this size a blob travels with its message: sending it all again costs seconds at worst, and two requests more

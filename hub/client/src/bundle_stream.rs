@@ -10,8 +10,8 @@ use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
 use parler_protocol::{BundleId, RoomName, paths};
 use reqwest::Response;
 
-use crate::exchange::Request;
 use crate::patience::Patience;
+use crate::request::Request;
 use crate::{Client, ClientError};
 
 /// Longest line before a bundle: an id, a blank, a length.

@@ -12,7 +12,7 @@ use parler_protocol::limits::MAX_WAIT;
 use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths};
 use serde::Serialize;
 
-use crate::exchange::{Request, RequestBody};
+use crate::request::{Request, RequestBody};
 use crate::witness::head_of;
 use crate::{BlobReader, BlobSource, BundleStream, Client, ClientError};
 

@@ -6,7 +6,7 @@ use parler_protocol::paths::{self, event};
 use parler_protocol::{Head, RoomName, Seq};
 use serde_json::value::RawValue;
 
-use crate::exchange::Request;
+use crate::request::Request;
 use crate::sse::SseEvent;
 use crate::sse_response::{Arrived, SseResponse};
 use crate::witness::head_of;

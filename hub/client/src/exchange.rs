@@ -2,26 +2,28 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderName, Method, StatusCode};
+use http::{Method, StatusCode};
 use parler_protocol::api::{OpenSession, SessionOpened};
-use parler_protocol::limits::STREAM_LOST;
 use parler_protocol::{AccessToken, Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
-use reqwest::{Body, Response};
+use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use crate::certificate;
 use crate::patience::is_passing;
+use crate::request::{Request, RequestBody};
 use crate::revive::Reviving;
+use crate::tls::tls_config;
+use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
-use crate::{BlobSource, CachedSession, ClientError, HubAddress, Identity, NoWitness, SessionCache, Witness};
+use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness};
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -29,58 +31,10 @@ const SESSION_MARGIN_MS: i64 = 60_000;
 const MAX_PROBLEM_BYTES: usize = 4 << 20; // 4 MiB: it may list 10,000 refs
 /// Largest answer that is held in memory as a whole.
 const MAX_JSON_BYTES: usize = 256 << 20; // 256 MiB
-/// How a blob is read to be sent.
-const UPLOAD_PIECE_BYTES: usize = 256 << 10; // 256 KiB
 /// How fast the slowest disk writes that a hub is waited for.
 const SLOW_DISK_BYTES_PER_SECOND: u64 = 16 << 20; // 16 MiB/s
 /// An idle connection is dropped sooner than the hub does it (10 s).
 const POOL_IDLE: Duration = Duration::from_secs(5);
-
-/// How long a client waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadlines {
-    /// For a connection.
-    pub connect: Duration,
-    /// For an answer to begin, after the last byte of the request was taken; and for each next piece of it.
-    pub stall: Duration,
-    /// For the whole of an answer that is held in memory: a hub that sends a byte now and then ends no sooner otherwise.
-    pub answer: Duration,
-    /// For the next sign of life of a stream: a hub gives one each 15 s.
-    pub silence: Duration,
-    /// How long sending again goes on after the first failure.
-    pub retry: Duration,
-    /// How long a large transfer goes on trying without a byte of progress.
-    pub transfer: Duration,
-}
-
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            stall: Duration::from_secs(60),
-            answer: Duration::from_secs(600),
-            silence: STREAM_LOST,
-            retry: Duration::from_secs(20),
-            transfer: Duration::from_secs(120),
-        }
-    }
-}
-
-/// What a client is made from.
-pub struct ClientOptions {
-    /// The hub.
-    pub address: HubAddress,
-    /// Who speaks.
-    pub identity: Identity,
-    /// What the local hub asks of its own user's agents.
-    pub secret: Option<String>,
-    /// The token by which the client speaks, in place of sessions: the identity's key is a throw-away then.
-    pub token: Option<AccessToken>,
-    /// Where the session is kept.
-    pub sessions: Box<dyn SessionCache>,
-    /// How long to wait.
-    pub deadlines: Deadlines,
-}
 
 /// A hub, spoken to as one agent. Not for several threads at once: make a client for each.
 pub struct Client {
@@ -90,53 +44,6 @@ pub struct Client {
     session: RefCell<Option<CachedSession>>,
     pub(crate) reviving: Reviving,
     pub(crate) witness: Arc<dyn Witness>,
-}
-
-/// What a request carries.
-pub(crate) enum RequestBody<'a> {
-    Empty,
-    Json(Bytes),
-    /// A message's JSON with a blob behind it.
-    WithBlob(Bytes, &'a dyn BlobSource),
-    /// The next bytes of an upload.
-    Part {
-        source: &'a dyn BlobSource,
-        offset: u64,
-        length: u64,
-    },
-}
-
-/// A request that can be made again.
-pub(crate) struct Request<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(HeaderName, String)>,
-    pub(crate) body: RequestBody<'a>,
-    /// How much longer than usual the hub may take: a long poll.
-    pub(crate) patience: Duration,
-    /// Whether the hub may have acted on it when no answer came.
-    pub(crate) stores: bool,
-}
-
-impl<'a> Request<'a> {
-    pub(crate) fn get(path: String) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            headers: Vec::new(),
-            body: RequestBody::Empty,
-            patience: Duration::ZERO,
-            stores: false,
-        }
-    }
-
-    pub(crate) fn json(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self {
-            method,
-            body: RequestBody::Json(body.into()),
-            ..Self::get(path.into())
-        }
-    }
 }
 
 impl Client {
@@ -622,69 +529,4 @@ fn split(response: Response) -> (http::response::Parts, Response) {
     parts.status = response.status();
     parts.headers = response.headers().clone();
     (parts, response)
-}
-
-/// TLS for this address. Loading the system's roots costs milliseconds, so a plain http hub gets an empty store.
-fn tls_config(address: &HubAddress) -> Result<rustls::ClientConfig, ClientError> {
-    let mut roots = rustls::RootCertStore::empty();
-    if address.is_https() {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            return Err(ClientError::Setup("the system has no trusted certificates".to_owned()));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ClientError::Setup(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-/// When a request's body last moved.
-#[derive(Clone)]
-struct Progress(Arc<Mutex<Instant>>);
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
-    }
-}
-
-impl Progress {
-    fn moved(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    /// Resolves when nothing has moved for this long.
-    async fn stalled(&self, patience: Duration) {
-        loop {
-            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + patience;
-            if until <= Instant::now() {
-                return;
-            }
-            tokio::time::sleep_until(until.into()).await;
-        }
-    }
-}
-
-/// A body that reads the blob as the connection takes it, behind the message that it travels with.
-fn upload(message: Option<Bytes>, reader: Box<dyn Read + Send>, progress: Progress) -> Body {
-    let pieces = futures_util::stream::try_unfold((message, reader), move |(message, mut reader)| {
-        progress.moved();
-        async move {
-            if let Some(message) = message {
-                return Ok::<_, std::io::Error>(Some((message, (None, reader))));
-            }
-            let mut piece = Vec::with_capacity(UPLOAD_PIECE_BYTES);
-            // Blocks the only task there is, which has nothing to do until the bytes are there.
-            reader
-                .by_ref()
-                .take(UPLOAD_PIECE_BYTES as u64)
-                .read_to_end(&mut piece)?;
-            Ok((!piece.is_empty()).then(|| (Bytes::from(piece), (None, reader))))
-        }
-    });
-    Body::wrap_stream(pieces)
 }

@@ -4,7 +4,7 @@ use http::header::DATE;
 use parler_protocol::{HubId, paths};
 use serde::Deserialize;
 
-use crate::exchange::Request;
+use crate::request::Request;
 use crate::{Client, ClientError};
 
 /// A hub that serves.

@@ -9,7 +9,7 @@ use parler_protocol::api::{RoomHint, RoomHints};
 use parler_protocol::paths::{self, event};
 use parler_protocol::{ErrorCode as Code, HubId};
 
-use crate::exchange::Request;
+use crate::request::Request;
 use crate::sse_response::{Arrived, SseResponse};
 use crate::{Asked, Client, ClientError};
 
