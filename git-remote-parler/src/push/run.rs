@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
-use parler_client::{Attachment, ClientError};
 use parler_protocol::api::Posted;
-use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart};
+use parler_protocol::{BundleId, Oid, RefName, RefUpdate};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
@@ -19,10 +18,11 @@ use crate::base::{Bases, ordinary_remotes};
 use crate::fetch_plan::FetchPlanner;
 use crate::pack::build_bundle;
 use crate::pins;
-use crate::repository::{LocalHead, Repository, RepositoryError, Resolved};
+use crate::repository::{Repository, RepositoryError, Resolved};
 use crate::room::{Room, RoomError};
 use crate::room_state::{RoomBundle, RoomState};
-use crate::signing::sign_for_room;
+
+mod rounds;
 
 /// A chain of this many bundles is remarked upon, and again each time it has grown by as many.
 const LONG_CHAIN_BUNDLES: usize = 50;
@@ -332,172 +332,10 @@ impl Push<'_, '_> {
         )))
     }
 
-    /// Posts until every ref is decided. What was uploaded serves all rounds.
-    fn post_until_decided(&mut self, plan: &Plan, packed: Option<&Packed>, tips: &[Tip]) -> Result<(), PushError> {
-        let (client, room) = (self.pusher.client, self.state().room().clone());
-        let Some(packed) = packed else {
-            return self.post_rounds(plan, None, tips);
-        };
-        let attachment = client.attachment(&room, &packed.built.spool);
-        self.post_rounds(plan, Some((packed, &attachment)), tips)?;
-        if self.report.bundle.is_none() {
-            attachment.abandon();
-        }
-        Ok(())
-    }
-
-    /// Posts, and where refs moved meanwhile, reports those and posts the others. Every round loses a ref.
-    fn post_rounds(
-        &mut self,
-        plan: &Plan,
-        packed: Option<(&Packed, &Attachment<'_>)>,
-        tips: &[Tip],
-    ) -> Result<(), PushError> {
-        let mut is_first = true;
-        let moved = self.moves.iter().filter(|planned| planned.new.is_some()).count();
-        loop {
-            // Refs that were lost meanwhile may leave nothing that the bundle is needed for.
-            let packed = packed.filter(|(packed, _)| tips.len() > moved || self.needs_bundle(packed));
-            let attachment = packed.map(|(_, attachment)| attachment);
-            let packed = packed.map(|(packed, _)| packed);
-            let id = packed.map(|packed| packed.part.blob).or(self.report.bundle_id);
-            let draft = self.draft(plan, packed, id, is_first)?;
-            let (hub, room) = (self.state().hub(), self.state().room());
-            let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
-            let posted = match attachment {
-                Some(attachment) => attachment.post(&signed, self.request.key),
-                None => self.pusher.client.post(room, &signed, self.request.key, None),
-            };
-            match posted {
-                Ok(posted) => {
-                    self.done(posted, packed, tips);
-                    return Ok(());
-                }
-                Err(ClientError::Problem(problem)) if problem.code == ErrorCode::NotFound => {
-                    let room = self.report.room.clone();
-                    return Err(RoomError::Unknown { room }.into());
-                }
-                Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,
-                Err(error) => return Err(error.into()),
-            }
-            self.refuse_the_rest();
-            if self.has_failed() || (self.moves.is_empty() && self.request.extra.is_none()) {
-                return Ok(());
-            }
-            is_first = false;
-        }
-    }
-
-    /// Whether one of the refs that still move is in the bundle.
-    fn needs_bundle(&self, packed: &Packed) -> bool {
-        let bundled = |oid: Option<Oid>| packed.part.refs.iter().any(|tip| Some(tip.oid) == oid);
-        self.moves.iter().any(|planned| bundled(planned.update.new))
-    }
-
-    fn draft(
-        &self,
-        plan: &Plan,
-        packed: Option<&Packed>,
-        id: Option<BundleId>,
-        may_set_head: bool,
-    ) -> Result<Draft, PushError> {
-        let mut parts = Vec::new();
-        parts.extend(packed.map(|packed| packed.part.clone().into()));
-        if !self.moves.is_empty() {
-            let updates: Vec<RefUpdate> = self.moves.iter().map(|planned| planned.update.clone()).collect();
-            // Whoever pushed first in between has set it.
-            let head = if may_set_head { self.first_head(&updates)? } else { None };
-            let object_format = self.repository().object_format();
-            let base_hint = plan.refs_hint.clone();
-            parts.push(
-                RefsPart {
-                    updates,
-                    atomic: self.request.atomic,
-                    object_format,
-                    head,
-                    base_hint,
-                }
-                .into(),
-            );
-        }
-        if let Some(extra) = self.request.extra {
-            parts.extend(extra(id));
-        }
-        let mut draft = Draft::new(parts);
-        draft.mentions = self.request.mentions.clone();
-        draft.reply_to = self.request.reply_to;
-        Ok(draft)
-    }
-
-    /// What HEAD becomes by the room's first branches: the pusher's own branch if it is among them.
-    fn first_head(&self, updates: &[RefUpdate]) -> Result<Option<RefName>, PushError> {
-        if self.state().head_ref().is_some() {
-            return Ok(None);
-        }
-        let current = match self.repository().head() {
-            Ok(LocalHead::Branch { name, .. }) => Some(name),
-            _ => None,
-        };
-        let own = updates
-            .iter()
-            .find(|update| update.new.is_some() && current.as_deref() == Some(update.name.as_str()));
-        let own = own.map(|update| &update.name);
-        Ok(own.or_else(|| RefsPart::first_head(updates)).cloned())
-    }
-
-    fn answer_problem(&mut self, problem: Problem) -> Result<(), PushError> {
-        match problem.code {
-            ErrorCode::RefMoved if !problem.conflicts.is_empty() => {
-                let before = self.moves.len();
-                for conflict in &problem.conflicts {
-                    self.lose(conflict)?;
-                }
-                if self.moves.len() < before {
-                    Ok(())
-                } else {
-                    Err(ClientError::Problem(problem).into())
-                }
-            }
-            ErrorCode::RefDirectoryConflict => {
-                let before = self.moves.len();
-                self.room = Room::read(self.pusher.client, self.pusher.room, self.pusher.cache)?;
-                self.refuse_directory_conflicts();
-                if self.moves.len() == before {
-                    self.refuse_all(&Refusal::Other(problem.detail));
-                }
-                Ok(())
-            }
-            _ => Err(ClientError::Problem(problem).into()),
-        }
-    }
-
     fn refuse_all(&mut self, why: &Refusal) {
         for planned in std::mem::take(&mut self.moves) {
             self.refuse(&planned.update.name, why.clone());
         }
-    }
-
-    /// A ref that somebody else moved first.
-    fn lose(&mut self, conflict: &RefConflict) -> Result<(), PushError> {
-        let Some(position) = self
-            .moves
-            .iter()
-            .position(|planned| planned.update.name == conflict.name)
-        else {
-            return Ok(());
-        };
-        let lost = self.moves.remove(position);
-        let outcome = match (conflict.actual, lost.new) {
-            (actual, new) if actual == new.map(|new| new.oid) => RefOutcome::UpToDate,
-            _ if lost.force != Force::No => RefOutcome::Refused(Refusal::StaleInfo),
-            (Some(actual), Some(new)) => match relation(self.repository(), actual, &new)? {
-                Relation::Diverged => RefOutcome::Refused(Refusal::NonFastForward),
-                _ => RefOutcome::Refused(Refusal::FetchFirst),
-            },
-            _ => RefOutcome::Refused(Refusal::FetchFirst),
-        };
-        self.outcomes.insert(conflict.name.clone(), outcome);
-        Ok(())
     }
 
     fn moved(&mut self) {
