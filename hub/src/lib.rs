@@ -19,6 +19,7 @@ mod calls;
 mod challenge;
 mod clock;
 mod connection;
+mod directory;
 mod disk_space;
 mod forwarded;
 mod guard;

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use parler_protocol::{BundleId, UploadId};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{BlobError, BlobStore, BlobStream, BlobUpload, KeptStaged, StagedBlob};
+use crate::directory::sync_directory;
 use crate::disk_space::{DiskSpace, FreeFloor};
 
 /// Where uploads are written before they have a name.
@@ -262,13 +262,6 @@ impl Drop for Reservation {
 fn make_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(path, flags, Mode::empty())?;
-    rustix::fs::fsync(directory)?;
-    Ok(())
 }
 
 /// The names in a directory, those left out that are no text; none where there is no directory.

@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::OpenError;
+use crate::directory::sync_directory;
 
 /// Held while a process has the directory open. Its content means nothing.
 const LOCK_FILE: &str = "hub.lock";
@@ -84,10 +85,4 @@ fn make_directory(path: &Path) -> io::Result<()> {
 fn make_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
-    Ok(())
 }
