@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use parler_harness::{Agent, CutProxy, HubProcess, Repository, World};
+use parler_harness::{Agent, Cut, CuttingProxy, HubProcess, Repository, World};
 
 use super::{hub_server, world};
 
@@ -180,9 +180,12 @@ fn a_jobs_push_is_two_requests() {
 #[test]
 fn a_job_whose_answer_was_cut_off_runs_again_and_there_is_one_message() {
     let world = world();
-    let (hub, alice) = hub_and_owner(&world);
+    let proxy = CuttingProxy::listen();
+    let _hub = hub_server::start_behind(&world, &proxy);
+    let alice = world.stranger("alice").with("PARLER_HUB", proxy.url());
+    alice.parler("invite --group build").success();
     let token = token(&alice, "nightly", "post");
-    let proxy = CutProxy::to(&hub);
+    let lost = Cut::AnswerTo("POST /v1/rooms/build/messages");
     let origin = world.origin();
     let clone = |name: &str| {
         let clone = checkout(&world, &origin, name);
@@ -198,12 +201,12 @@ fn a_job_whose_answer_was_cut_off_runs_again_and_there_is_one_message() {
     let run = |clone: &Repository<'_>| job(&world, &proxy.url(), &token).at(clone);
 
     let first = clone("first");
-    proxy.cut(usize::MAX);
+    proxy.cut([lost; 64]);
     let pushing = run(&first).start_git("push parler::room/build ci");
-    assert!(proxy.wait_for_cut().starts_with("HTTP/1.1 201"));
+    assert!(proxy.wait_for_lost_answer().starts_with("HTTP/1.1 201"));
     // The runner gives up on the job.
     drop(pushing);
-    proxy.cut(0);
+    proxy.cut([]);
     let second = clone("second");
     assert_eq!(first.rev("ci"), second.rev("ci"));
     run(&second)
@@ -224,11 +227,11 @@ fn a_job_whose_answer_was_cut_off_runs_again_and_there_is_one_message() {
         "--idempotency-key",
         "run-7",
     ];
-    proxy.cut(usize::MAX);
+    proxy.cut([lost; 64]);
     let handing = run(&first).start_parler(hand_over);
-    assert!(proxy.wait_for_cut().starts_with("HTTP/1.1 201"));
+    assert!(proxy.wait_for_lost_answer().starts_with("HTTP/1.1 201"));
     drop(handing);
-    proxy.cut(0);
+    proxy.cut([]);
     let third = clone("third");
     run(&third).parler(hand_over).success().says("message 2");
     assert_eq!(hub_messages(&alice), 2);
@@ -237,17 +240,17 @@ fn a_job_whose_answer_was_cut_off_runs_again_and_there_is_one_message() {
     run(&third).parler(other).code(6);
 
     // Without a key one process asks again for what it lost.
-    proxy.cut(1);
+    proxy.cut([lost]);
     run(&third)
         .parler(["send", "--room", "build", "hello"])
         .success()
         .says("message 3");
-    proxy.wait_for_cut();
-    proxy.cut(1);
+    proxy.wait_for_lost_answer();
+    proxy.cut([lost]);
     run(&third)
         .git("push --quiet parler::room/build ci:refs/heads/again")
         .success();
-    proxy.wait_for_cut();
+    proxy.wait_for_lost_answer();
     assert_eq!(hub_messages(&alice), 4);
 }
 

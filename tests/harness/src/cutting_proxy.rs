@@ -1,5 +1,5 @@
 //! A TCP proxy before a hub that cuts connections where it is told to, and counts what goes through it. Knows nothing of
-//! HTTP.
+//! HTTP but that an answer comes after its request.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -15,6 +15,8 @@ pub enum Cut {
     Up(u64),
     /// After so many bytes from the hub; `Down(0)` loses an answer whole.
     Down(u64),
+    /// Where the hub answers a request that begins with these words: it has been acted on, and nobody is told.
+    AnswerTo(&'static str),
     /// Nowhere.
     Never,
 }
@@ -48,6 +50,8 @@ struct Shared {
     up: AtomicU64,
     down: AtomicU64,
     cuts: AtomicU64,
+    /// The first line of each answer that was cut off by [`Cut::AnswerTo`], and not waited for.
+    lost: Mutex<VecDeque<String>>,
     is_over: AtomicBool,
 }
 
@@ -89,6 +93,7 @@ impl CuttingProxy {
     pub fn cut(&self, plan: impl IntoIterator<Item = Cut>) {
         self.end_all();
         *lock(&self.shared.plan) = plan.into_iter().collect();
+        lock(&self.shared.lost).clear();
         for counter in [&self.shared.up, &self.shared.down, &self.shared.cuts] {
             counter.store(0, Ordering::SeqCst);
         }
@@ -104,9 +109,24 @@ impl CuttingProxy {
     }
 
     /// Returns when so many bytes have come from clients.
+    #[track_caller]
     pub fn wait_for_up(&self, bytes: u64) {
+        self.wait_for(|| (self.shared.up.load(Ordering::SeqCst) >= bytes).then_some(()));
+    }
+
+    /// Waits until an answer has been cut off by [`Cut::AnswerTo`], and returns its first line.
+    #[track_caller]
+    pub fn wait_for_lost_answer(&self) -> String {
+        self.wait_for(|| lock(&self.shared.lost).pop_front())
+    }
+
+    #[track_caller]
+    fn wait_for<T>(&self, found: impl Fn() -> Option<T>) -> T {
         let deadline = std::time::Instant::now() + crate::DEADLINE;
-        while self.shared.up.load(Ordering::SeqCst) < bytes {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
             assert!(std::time::Instant::now() < deadline, "{:?}", self.carried());
             thread::yield_now();
         }
@@ -137,26 +157,54 @@ impl Shared {
         };
         let ends = [&client, &hub].map(|stream| stream.try_clone().expect("a descriptor"));
         lock(&self.open).extend(ends);
-        let (up, down) = match cut {
-            Cut::Up(bytes) => (bytes, u64::MAX),
-            Cut::Down(bytes) => (u64::MAX, bytes),
-            Cut::Never => (u64::MAX, u64::MAX),
+        let (up, down, lose) = match cut {
+            Cut::Up(bytes) => (bytes, u64::MAX, None),
+            Cut::Down(bytes) => (u64::MAX, bytes, None),
+            Cut::AnswerTo(request) => (u64::MAX, u64::MAX, Some(request)),
+            Cut::Never => (u64::MAX, u64::MAX, None),
         };
         let (from_hub, to_client) = (
             hub.try_clone().expect("a descriptor"),
             client.try_clone().expect("a descriptor"),
         );
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let (shared, asked) = (Arc::clone(self), Arc::clone(&is_asked));
+        thread::spawn(move || {
+            shared.carry(client, hub, up, &shared.up, |bytes| {
+                if lose.is_some_and(|request| bytes.starts_with(request.as_bytes())) {
+                    asked.store(true, Ordering::SeqCst);
+                }
+                true
+            });
+        });
         let shared = Arc::clone(self);
-        thread::spawn(move || shared.carry(client, hub, up, &shared.up));
-        let shared = Arc::clone(self);
-        thread::spawn(move || shared.carry(from_hub, to_client, down, &shared.down));
+        thread::spawn(move || {
+            shared.carry(from_hub, to_client, down, &shared.down, |bytes| {
+                let is_lost = is_asked.load(Ordering::SeqCst);
+                if is_lost {
+                    let line = String::from_utf8_lossy(bytes).lines().next().map(str::to_owned);
+                    lock(&shared.lost).push_back(line.unwrap_or_default());
+                }
+                !is_lost
+            });
+        });
     }
 
-    /// Hands on what comes, at most so many bytes of it.
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream, mut left: u64, count: &AtomicU64) {
+    /// Hands on what comes, at most so many bytes of it, and while that may pass.
+    fn carry(
+        &self,
+        mut from: TcpStream,
+        mut to: TcpStream,
+        mut left: u64,
+        count: &AtomicU64,
+        may_pass: impl Fn(&[u8]) -> bool,
+    ) {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
-            let most = usize::try_from(left).map_or(read, |left| left.min(read));
+            let most = match may_pass(&buffer[..read]) {
+                true => usize::try_from(left).map_or(read, |left| left.min(read)),
+                false => 0,
+            };
             if to.write_all(&buffer[..most]).is_err() {
                 break;
             }

@@ -6,7 +6,6 @@
 
 mod agent;
 mod arguments;
-mod cut_proxy;
 mod cutting_proxy;
 mod gate;
 mod git_counter;
@@ -26,7 +25,6 @@ mod world;
 
 pub use agent::Agent;
 pub use arguments::Arguments;
-pub use cut_proxy::CutProxy;
 pub use cutting_proxy::{Carried, Cut, CuttingProxy};
 pub use gate::Gate;
 pub use git_counter::GitCounter;
