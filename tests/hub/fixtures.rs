@@ -12,14 +12,15 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use parler_client::{Client, ClientOptions, Deadlines, Identity, NoSessionCache, PushesAnswer, ReadFrom};
-use parler_protocol::api::{CreateInvite, OpenSession, RoomAnswer, SessionOpened};
+use parler_protocol::api::{CreateInvite, CreateToken, OpenSession, RoomAnswer, SessionOpened};
 use parler_protocol::{
-    AgentKey, ErrorCode, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, Signed, Verdict, paths,
+    AccessToken, AgentKey, ErrorCode, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, Signed, Verdict, paths,
     session_proof_bytes, verify,
 };
 use serde_json::{Value, json};
 
 use crate::support::{Agent, Push, TestHub, oid};
+use crate::tokens;
 
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -151,6 +152,28 @@ async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_dow
     assert_shape("problem-ref-moved.json", &moved.json());
 }
 
+#[tokio::test]
+async fn the_hub_tells_of_tokens_in_the_shape_that_is_written_down() {
+    let hub = TestHub::start().await;
+    let alice = hub.agent("alice").await;
+    let room = alice.create_room("feature-checkout").await;
+    let made = alice
+        .post_bytes(paths::TOKENS, fixture("token-request.json"))
+        .await
+        .expect(201);
+    assert_shape("token-created-answer.json", &made.json());
+    let job = tokens::job(&hub, &made);
+    assert_shape("token-answer.json", &job.get(paths::TOKEN).await.expect(200).json());
+    assert_shape("tokens-answer.json", &alice.get(paths::TOKENS).await.expect(200).json());
+    let message = tokens::signed(&job, &room, "built");
+    tokens::post(&job, &room, message, "run-1").await.expect(201).head();
+    let asked: CreateToken = serde_json::from_slice(&fixture("token-request.json")).unwrap();
+    let revoked = alice
+        .send("DELETE", &paths::token(&asked.name), |request| request, "")
+        .await;
+    assert_shape("token-revoked-answer.json", &revoked.expect(200).json());
+}
+
 /// What the scripted hub was sent: path, body.
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
 
@@ -160,6 +183,10 @@ async fn scripted_hub() -> (std::net::SocketAddr, Requests) {
         ("GET /v1/rooms", (200, "rooms-answer.json")),
         ("POST /v1/rooms", (201, "room-answer.json")),
         ("POST /v1/invites", (201, "invite-answer.json")),
+        ("POST /v1/tokens", (201, "token-created-answer.json")),
+        ("GET /v1/tokens", (200, "tokens-answer.json")),
+        ("GET /v1/token", (200, "token-answer.json")),
+        ("DELETE /v1/tokens/deploy", (200, "token-revoked-answer.json")),
         ("POST /v1/join", (200, "room-answer.json")),
         ("GET /v1/rooms/feature-checkout/members", (200, "members-answer.json")),
         ("GET /v1/rooms/feature-checkout/messages", (200, "page-answer.json")),
@@ -204,19 +231,22 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
     let (address, requests) = scripted_hub().await;
     tokio::task::spawn_blocking(move || {
         let asked: OpenSession = serde_json::from_slice(&fixture("session-request.json")).unwrap();
-        let client = Client::new(ClientOptions {
-            address: format!("http://{address}").parse().unwrap(),
-            identity: Identity {
-                key: Arc::new(AgentKey::from_random([7; 32])),
-                name: asked.name.clone(),
-                role: asked.role.clone(),
-            },
-            secret: None,
-            token: None,
-            sessions: Box::new(NoSessionCache),
-            deadlines: Deadlines::default(),
-        })
-        .unwrap();
+        let client_by = |token| {
+            Client::new(ClientOptions {
+                address: format!("http://{address}").parse().unwrap(),
+                identity: Identity {
+                    key: Arc::new(AgentKey::from_random([7; 32])),
+                    name: asked.name.clone(),
+                    role: asked.role.clone(),
+                },
+                secret: None,
+                token,
+                sessions: Box::new(NoSessionCache),
+                deadlines: Deadlines::default(),
+            })
+            .unwrap()
+        };
+        let client = client_by(None);
         let sent = |call: &str| {
             let requests = requests.lock().unwrap();
             let (_, body) = requests.iter().rfind(|(sent, _)| sent == call).expect(call);
@@ -244,6 +274,18 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
         let invite: CreateInvite = serde_json::from_slice(&fixture("invite-request.json")).unwrap();
         assert_eq!(client.create_invite(&invite).unwrap().code, code);
         assert_eq!(sent("POST /v1/invites"), fixture_json("invite-request.json"));
+        let wanted: CreateToken = serde_json::from_slice(&fixture("token-request.json")).unwrap();
+        let made = client.create_token(&wanted).unwrap();
+        assert_eq!(sent("POST /v1/tokens"), fixture_json("token-request.json"));
+        let token: AccessToken = made.token.parse().unwrap();
+        assert_eq!((token.name(), token.hub()), (&wanted.name, hub));
+        assert_eq!(client.tokens().unwrap().tokens, std::slice::from_ref(&made.summary));
+        let job = client_by(Some(token));
+        assert_eq!(job.describe_token().unwrap(), made.summary);
+        assert_eq!(job.hub_id().unwrap(), hub);
+        let revoked = client.revoke_token(&wanted.name).unwrap();
+        let known = made.summary;
+        assert!(known.created_at < revoked.last_used.unwrap() && revoked.last_used < revoked.revoked_at);
         assert_eq!(client.acknowledge(&room, Seq::new(42)).unwrap().cursor, Seq::new(42));
         assert_eq!(
             sent("PUT /v1/rooms/feature-checkout/cursor"),

@@ -47,7 +47,7 @@ async fn make(agent: &Agent, name: &str, room: &str, can: &[&str]) -> Answer {
 }
 
 /// A job that has a token and a key of its own.
-fn job(hub: &TestHub, made: &Answer) -> Agent {
+pub(crate) fn job(hub: &TestHub, made: &Answer) -> Agent {
     let made: Value = made.json();
     let name = format!("ci/{}", made["name"].as_str().unwrap());
     let mut job = Agent::new(hub.address, hub.id, &name);
@@ -56,7 +56,7 @@ fn job(hub: &TestHub, made: &Answer) -> Agent {
 }
 
 /// Posts as a job does: with its key named.
-async fn post(job: &Agent, room: &RoomAnswer, body: impl Into<bytes::Bytes>, key: &str) -> Answer {
+pub(crate) async fn post(job: &Agent, room: &RoomAnswer, body: impl Into<bytes::Bytes>, key: &str) -> Answer {
     job.send(
         "POST",
         &paths::messages(&room.room),
@@ -71,7 +71,7 @@ async fn post(job: &Agent, room: &RoomAnswer, body: impl Into<bytes::Bytes>, key
     .await
 }
 
-fn signed(job: &Agent, room: &RoomAnswer, text: &str) -> Vec<u8> {
+pub(crate) fn signed(job: &Agent, room: &RoomAnswer, text: &str) -> Vec<u8> {
     let text = parler_protocol::TextPart { text: text.into() };
     Push::new().part(text).sign(job, room).body
 }

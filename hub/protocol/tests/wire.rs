@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use parler_protocol::api::{
-    BeginUpload, CreateInvite, CreateRoom, Cursor, InviteCreated, Join, Member, MemberList, OpenSession, Page,
-    PostMessage, Posted, Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary,
-    SessionOpened, UploadProgress,
+    BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member, MemberList, OpenSession,
+    Page, PostMessage, Posted, Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary,
+    SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress,
 };
 use parler_protocol::{
-    AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode, HandoffPart,
-    Head, HubId, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate, RefsPart, RoomKind, RoomName,
-    Seq, SignContext, Signed, Target, TextPart, Verdict, parse_json, session_proof_bytes, sign, verify,
+    AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
+    HandoffPart, Head, HubId, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate, RefsPart,
+    RoomKind, RoomName, Seq, SignContext, Signed, Target, TextPart, TokenScope, Verdict, parse_json,
+    session_proof_bytes, sign, verify,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -256,6 +257,50 @@ fn every_request_and_answer_is_as_written_down() {
         "join-request.json",
         &Join {
             code: code.parse().unwrap(),
+        },
+    );
+    let token = AccessToken::from_random("deploy".parse().unwrap(), sample.hub, [0xab; 32]);
+    let summary = TokenSummary {
+        name: token.name().clone(),
+        by: "alice".parse().unwrap(),
+        rooms: vec![TokenGrant {
+            room: sample.room.clone(),
+            can: vec![TokenScope::Post],
+        }],
+        created_at: 1_796_000_000_000,
+        expires_at: 1_796_086_400_000,
+        last_used: None,
+        revoked_at: None,
+    };
+    golden(
+        "token-request.json",
+        &CreateToken {
+            name: token.name().clone(),
+            rooms: vec![sample.room.clone()],
+            can: vec![TokenScope::Post],
+            ttl_secs: Some(86_400),
+        },
+    );
+    golden(
+        "token-created-answer.json",
+        &TokenCreated {
+            token: token.expose().to_owned(),
+            summary: summary.clone(),
+        },
+    );
+    golden("token-answer.json", &summary);
+    golden(
+        "tokens-answer.json",
+        &TokenList {
+            tokens: vec![summary.clone()],
+        },
+    );
+    golden(
+        "token-revoked-answer.json",
+        &TokenSummary {
+            last_used: Some(1_796_000_060_000),
+            revoked_at: Some(1_796_000_120_000),
+            ..summary
         },
     );
     golden(
