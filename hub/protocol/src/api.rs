@@ -9,8 +9,9 @@ use crate::{
     RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
 };
 
-/// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+/// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
+/// it has no `Debug`.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct OpenSession {
     /// The agent's key.
     pub id: AgentId,
@@ -33,8 +34,8 @@ pub struct OpenSession {
     pub invite: Option<InviteCode>,
 }
 
-/// The answer to [`OpenSession`].
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+/// The answer to [`OpenSession`]. Holds a secret, so it has no `Debug`.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionOpened {
     /// Sent as `Authorization: Bearer`. A secret.
@@ -98,7 +99,7 @@ pub struct CreateToken {
     pub ttl_secs: Option<u64>,
 }
 
-/// The answer to [`CreateToken`].
+/// The answer to [`CreateToken`]. Holds a secret, so it has no `Debug`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TokenCreated {
     /// The token: a secret, told this once.
