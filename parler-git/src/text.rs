@@ -138,7 +138,7 @@ pub(crate) fn size(bytes: u64) -> String {
 pub(crate) fn local_time(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(moment) => moment
-            .to_zoned_datetime(jiff::tz::TimeZone::system())
+            .to_zoned(jiff::tz::TimeZone::system())
             .strftime("%Y-%m-%d %H:%M:%S")
             .to_string(),
         Err(_) => ms.to_string(),
