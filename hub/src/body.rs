@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
@@ -66,9 +67,15 @@ impl BodyReader {
         }
     }
 
-    /// Whether all of it has been read.
-    pub(crate) fn is_over(&self) -> bool {
-        self.held.is_empty() && self.body.is_end_stream()
+    /// The answer to the request, as it is sent now: what is left of the body will not be read, so no further request can
+    /// follow it on this connection.
+    pub(crate) fn answered(&self, answer: impl IntoResponse) -> Response {
+        let mut response = answer.into_response();
+        if !self.held.is_empty() || !self.body.is_end_stream() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
     }
 
     fn is_trickle(&self) -> bool {

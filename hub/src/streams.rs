@@ -1,7 +1,7 @@
 //! Answers that go on: server-sent events. Counts how many of them each agent has open, and knows how they begin, stay
 //! alive and end. What the events say is their calls' business.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -112,6 +112,32 @@ impl StreamEnd {
         } else {
             None
         }
+    }
+}
+
+/// What one stream has read and not yet sent.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    ready: VecDeque<Event>,
+    is_over: bool,
+}
+
+impl Outbox {
+    /// To be sent after all that is here.
+    pub(crate) fn put(&mut self, event: Event) {
+        self.ready.push_back(event);
+    }
+
+    /// To be sent as the last.
+    pub(crate) fn end(&mut self, last: Event) {
+        self.put(last);
+        self.is_over = true;
+    }
+
+    /// What is to be sent now: an event, or nothing ever again. None: what comes next has to be read first.
+    pub(crate) fn next(&mut self) -> Option<Option<Event>> {
+        let event = self.ready.pop_front();
+        (event.is_some() || self.is_over).then_some(event)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hints about all of an agent's rooms: first how far each reaches, then which one has grown. Carries no message.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -19,7 +19,7 @@ use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::state::SharedState;
 use crate::store::{Principal, StoreError};
-use crate::streams::{self, StreamEnd, StreamPermit, farewell};
+use crate::streams::{self, Outbox, StreamEnd, StreamPermit, farewell};
 use crate::wake::{JoinSubscription, Subscription};
 
 /// How much of what is new is looked at for a word to the agent, bytes.
@@ -41,8 +41,7 @@ pub(crate) async fn get(
         principal,
         known: HashMap::new(),
         news: FuturesUnordered::new(),
-        ready: VecDeque::new(),
-        is_over: false,
+        outbox: Outbox::default(),
         _permit: permit,
     };
     hints.begin().await?;
@@ -58,8 +57,7 @@ struct HintStream {
     known: HashMap<String, Head>,
     /// One for each of these rooms: ready when it has grown.
     news: FuturesUnordered<BoxFuture<'static, (RoomName, Subscription)>>,
-    ready: VecDeque<Event>,
-    is_over: bool,
+    outbox: Outbox,
     /// Ready when there may be a room that is new to the agent.
     joined: JoinSubscription,
     end: StreamEnd,
@@ -77,7 +75,7 @@ impl HintStream {
             self.known.insert(room.room.key(), room.head);
         }
         let rooms = rooms.into_iter().map(|room| hint(room, None)).collect();
-        self.ready.push_back(event(event::HEADS, &RoomHints { rooms }));
+        self.outbox.put(event(event::HEADS, &RoomHints { rooms }));
         Ok(())
     }
 
@@ -96,24 +94,20 @@ impl HintStream {
     /// The next event, once there is one. None: the stream is over.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if self.is_over {
-                return None;
+            if let Some(next) = self.outbox.next() {
+                return next;
             }
             let told = tokio::select! {
                 Some((room, news)) = self.news.next() => self.tell(room, news).await,
                 () = self.joined.changed() => self.look().await,
                 last = self.end.come(&self.state) => {
-                    self.is_over = true;
-                    return Some(last);
+                    self.outbox.end(last);
+                    Ok(())
                 }
             };
             if let Err(error) = told {
                 tracing::error!(%error, "a stream was cut off");
-                self.is_over = true;
-                self.ready.push_back(farewell("the hub cannot read on"));
+                self.outbox.end(farewell("the hub cannot read on"));
             }
         }
     }
@@ -138,7 +132,7 @@ impl HintStream {
                 room: page.room,
                 head: page.head,
             };
-            self.ready.push_back(event(event::HINT, &hint));
+            self.outbox.put(event(event::HINT, &hint));
         }
         self.news.push(grown(room, news));
         Ok(())
@@ -187,7 +181,7 @@ impl HintStream {
                     head: page.head,
                     ..room
                 };
-                self.ready.push_back(event(event::HINT, &hint(now, None)));
+                self.outbox.put(event(event::HINT, &hint(now, None)));
             }
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, UploadId, limits, paths};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -110,16 +110,8 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
         }
         paths::MESSAGE_WITH_BLOB_TYPE => {
             let mut reader = BodyReader::new(body, &call.state.options.limits);
-            let mut response = post_with_blob(call, &parts.headers, &mut reader, headers)
-                .await
-                .into_response();
-            if !reader.is_over() {
-                // What is left of the blob will not be read, so no further request can follow it.
-                response
-                    .headers_mut()
-                    .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok(response)
+            let posted = post_with_blob(call, &parts.headers, &mut reader, headers).await;
+            Ok(reader.answered(posted))
         }
         _ => Err(Refusal::new(
             ErrorCode::UnsupportedMediaType,

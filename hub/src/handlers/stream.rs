@@ -1,8 +1,6 @@
 //! A room's log as a stream: what there is after a message, then each message as it comes. Reads pages as a client that
 //! asks again and again would, so a stream holds no more than a page, and no read transaction while it writes.
 
-use std::collections::VecDeque;
-
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -15,7 +13,7 @@ use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
 use crate::store::{LogPage, StoreError};
-use crate::streams::{self, StreamEnd, StreamPermit, farewell};
+use crate::streams::{self, Outbox, StreamEnd, StreamPermit, farewell};
 use crate::wake::Subscription;
 
 /// Messages that one stream holds, in bytes, save the last of them.
@@ -41,9 +39,8 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
     let mut log = LogStream {
         at: after.unwrap_or_default(),
         end: StreamEnd::of(&call.state),
-        ready: VecDeque::new(),
+        outbox: Outbox::default(),
         is_behind: false,
-        is_over: false,
         news,
         call,
         _permit: permit,
@@ -71,11 +68,9 @@ struct LogStream {
     news: Subscription,
     /// The last message that was read.
     at: Seq,
-    /// Read and not yet sent.
-    ready: VecDeque<Event>,
+    outbox: Outbox,
     /// Whether the log goes on after `at`, as far as is known.
     is_behind: bool,
-    is_over: bool,
     end: StreamEnd,
     _permit: StreamPermit,
 }
@@ -84,22 +79,19 @@ impl LogStream {
     /// The next event, once there is one. None: the stream is over.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if self.is_over {
-                return None;
+            if let Some(next) = self.outbox.next() {
+                return next;
             }
             if let Some(last) = self.end.has_come(&self.call.state) {
-                self.is_over = true;
-                return Some(last);
+                self.outbox.end(last);
+                continue;
             }
             if !self.is_behind {
                 tokio::select! {
                     _ = self.news.changed() => {}
                     last = self.end.come(&self.call.state) => {
-                        self.is_over = true;
-                        return Some(last);
+                        self.outbox.end(last);
+                        continue;
                     }
                 }
             }
@@ -110,8 +102,7 @@ impl LogStream {
     /// Reads on. Each time anew it is asked whether the agent is a member.
     async fn read(&mut self) {
         if self.call.check_not_ended().is_err() {
-            self.is_over = true;
-            self.ready.push_back(farewell("the token has ended"));
+            self.outbox.end(farewell("the token has ended"));
             return;
         }
         let agent = self.call.principal.agent;
@@ -124,7 +115,6 @@ impl LogStream {
         {
             Ok(page) => self.take(page),
             Err(error) => {
-                self.is_over = true;
                 let why = match error {
                     StoreError::NotFound => "nothing here for you",
                     error => {
@@ -132,7 +122,7 @@ impl LogStream {
                         "the hub cannot read on"
                     }
                 };
-                self.ready.push_back(farewell(why));
+                self.outbox.end(farewell(why));
             }
         }
     }
@@ -141,7 +131,7 @@ impl LogStream {
         // Numbers have no gaps, so the last tells them all, also of the page that began at the agent's cursor.
         let first = page.cursor.get() - page.messages.len() as u64 + 1;
         for (seq, message) in (first..).zip(&page.messages) {
-            self.ready.push_back(message_event(seq, message));
+            self.outbox.put(message_event(seq, message));
         }
         self.at = page.cursor;
         self.is_behind = !page.messages.is_empty() && self.at < page.head.seq;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use parler_protocol::api::{BeginUpload, UploadProgress};
 use parler_protocol::{ErrorCode, UploadId, paths};
 
@@ -57,16 +57,8 @@ pub(crate) async fn append(call: RoomCall, params: RawPathParams, request: Reque
     let from = offset_of(&parts.headers)?;
     let upload = find(&call, &params).await?;
     let mut reader = BodyReader::new(body, &call.state.options.limits);
-    let mut response = take(&call, &upload, &parts.headers, from, &mut reader)
-        .await
-        .into_response();
-    if !reader.is_over() {
-        // What is left of the body will not be read, so no further request can follow it.
-        response
-            .headers_mut()
-            .insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(response)
+    let taken = take(&call, &upload, &parts.headers, from, &mut reader).await;
+    Ok(reader.answered(taken))
 }
 
 /// `DELETE /v1/rooms/{room}/uploads/{id}`
