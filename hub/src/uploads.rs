@@ -62,15 +62,42 @@ pub(crate) struct Upload {
     touched: AtomicI64,
     /// Who has it now; a new holder makes the last one let go.
     holder: watch::Sender<u64>,
-    /// None once it is over.
+    /// None before its files are made, while whoever makes them holds it, and once it is over.
     blob: Arc<tokio::sync::Mutex<Option<Box<dyn StagedBlob>>>>,
 }
+
+type All = HashMap<UploadId, Arc<Upload>>;
 
 /// All of them.
 pub(crate) struct Uploads {
     blobs: Arc<dyn BlobStore>,
     limits: HubLimits,
-    all: Mutex<HashMap<UploadId, Arc<Upload>>>,
+    all: Mutex<All>,
+}
+
+/// What became of an upload that wants to begin.
+enum Admitted {
+    /// It has its place.
+    New,
+    /// It was begun before.
+    Begun(Arc<Upload>),
+    /// This one has to go first.
+    After(Arc<Upload>),
+}
+
+/// An upload whose files are being made. One that is given up before they are there leaves nothing among the others.
+struct Beginning<'a> {
+    uploads: &'a Uploads,
+    upload: Arc<Upload>,
+    blob: OwnedMutexGuard<Option<Box<dyn StagedBlob>>>,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if self.blob.is_none() {
+            self.uploads.lock().remove(&self.upload.id);
+        }
+    }
 }
 
 /// An upload in one request's hands.
@@ -98,7 +125,9 @@ impl Uploads {
             let note = serde_json::from_slice(&found.note).ok();
             match (note, found.blob.settle().await) {
                 (Some(note), Ok(length)) if found.age < uploads.limits.upload_ttl => {
-                    uploads.insert(Upload::new(found.id, note, found.blob, length, now.saturating_sub(age)));
+                    let touched = now.saturating_sub(age);
+                    let upload = Upload::new(found.id, note, Some(found.blob), length, touched);
+                    uploads.lock().insert(found.id, Arc::new(upload));
                 }
                 _ => drop(found.blob.remove().await),
             }
@@ -115,30 +144,50 @@ impl Uploads {
         now: i64,
     ) -> Result<(Arc<Upload>, bool), Refusal> {
         self.forget_ended(now).await;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(Refusal::internal)?;
         let note = Note { place, key, size };
-        if let Some(known) = self.same(&note) {
-            if known.note.size != size {
+        let written = serde_json::to_vec(&note).map_err(Refusal::internal)?;
+        let upload = Arc::new(Upload::new(UploadId::from_random(random), note, None, 0, now));
+        // Whoever finds it before its files are there waits.
+        let mut beginning = Beginning {
+            blob: Arc::clone(&upload.blob).lock_owned().await,
+            upload,
+            uploads: self,
+        };
+        loop {
+            match self.admit(&beginning.upload, now)? {
+                Admitted::Begun(known) => return Ok((known, false)),
+                Admitted::After(abandoned) => self.remove(&abandoned).await?,
+                Admitted::New => break,
+            }
+        }
+        if let Some(size) = size {
+            // Looked at, not set aside: an upload that stands still must not keep space from others.
+            drop(self.blobs.begin(size).await?);
+        }
+        *beginning.blob = Some(self.blobs.stage(beginning.upload.id, &written).await?);
+        Ok((Arc::clone(&beginning.upload), true))
+    }
+
+    /// Lets an upload in beside the others, in one step: two that begin at once are counted like two, one after the other.
+    fn admit(&self, new: &Arc<Upload>, now: i64) -> Result<Admitted, Refusal> {
+        let mut all = self.lock();
+        if let Some(known) = same(&all, &new.note) {
+            if known.note.size != new.note.size {
                 return Err(Refusal::new(
                     ErrorCode::IdempotencyConflict,
                     "the idempotency key was used for an upload of another size",
                 ));
             }
             known.touch(now);
-            return Ok((known, false));
+            return Ok(Admitted::Begun(known));
         }
-        while let Some(abandoned) = self.one_too_many(&note, now)? {
-            self.remove(&abandoned).await?;
+        if let Some(abandoned) = self.one_too_many(&all, &new.note, now)? {
+            return Ok(Admitted::After(abandoned));
         }
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(Refusal::internal)?;
-        let id = UploadId::from_random(random);
-        let written = serde_json::to_vec(&note).map_err(Refusal::internal)?;
-        if let Some(size) = size {
-            // Looked at, not set aside: an upload that stands still must not keep space from others.
-            drop(self.blobs.begin(size).await?);
-        }
-        let blob = self.blobs.stage(id, &written).await?;
-        Ok((self.insert(Upload::new(id, note, blob, 0, now)), true))
+        all.insert(new.id, Arc::clone(new));
+        Ok(Admitted::New)
     }
 
     /// This upload, if it is of this place and not over.
@@ -183,7 +232,7 @@ impl Uploads {
             return Err(Refusal::too_large("the upload is", most));
         }
         if upload.note.size.is_none() {
-            let others = self.claimed(&upload.note.place.agent, Some(&upload.id));
+            let others = claimed(&self.lock(), &upload.note.place.agent, Some(&upload.id));
             if others.saturating_add(length) > self.limits.max_upload_bytes {
                 return Err(quota("the uploads of this agent are too large together"));
             }
@@ -220,23 +269,16 @@ impl Uploads {
         }
     }
 
-    fn same(&self, note: &Note) -> Option<Arc<Upload>> {
-        note.key.as_ref()?;
-        let is_same = |upload: &&Arc<Upload>| upload.note.place == note.place && upload.note.key == note.key;
-        self.lock().values().find(is_same).cloned()
-    }
-
     /// Which upload of the agent has to go before another one begins, if any.
-    fn one_too_many(&self, note: &Note, now: i64) -> Result<Option<Arc<Upload>>, Refusal> {
+    fn one_too_many(&self, all: &All, note: &Note, now: i64) -> Result<Option<Arc<Upload>>, Refusal> {
         let agent = &note.place.agent;
         let of_agent = |upload: &&Arc<Upload>| upload.note.place.agent == *agent;
-        let count = self.lock().values().filter(of_agent).count();
-        let bytes = self.claimed(agent, None).saturating_add(note.size.unwrap_or(0));
+        let count = all.values().filter(of_agent).count();
+        let bytes = claimed(all, agent, None).saturating_add(note.size.unwrap_or(0));
         if count < self.limits.max_uploads && bytes <= self.limits.max_upload_bytes {
             return Ok(None);
         }
         let long_ago = now.saturating_sub(i64::try_from(ABANDONED.as_millis()).unwrap_or(i64::MAX));
-        let all = self.lock();
         let abandoned = all
             .values()
             .filter(of_agent)
@@ -248,36 +290,20 @@ impl Uploads {
         }
     }
 
-    /// Bytes that the agent's uploads have or have announced, one left out.
-    fn claimed(&self, agent: &AgentId, except: Option<&UploadId>) -> u64 {
-        let all = self.lock();
-        let of_agent = all.values().filter(|upload| upload.note.place.agent == *agent);
-        of_agent
-            .filter(|upload| Some(&upload.id) != except)
-            .map(|upload| upload.note.size.unwrap_or_else(|| upload.taken.load(Ordering::Acquire)))
-            .fold(0, u64::saturating_add)
-    }
-
-    fn insert(&self, upload: Upload) -> Arc<Upload> {
-        let upload = Arc::new(upload);
-        self.lock().insert(upload.id, Arc::clone(&upload));
-        upload
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Upload>>> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Upload {
-    fn new(id: UploadId, note: Note, blob: Box<dyn StagedBlob>, taken: u64, touched: i64) -> Self {
+    fn new(id: UploadId, note: Note, blob: Option<Box<dyn StagedBlob>>, taken: u64, touched: i64) -> Self {
         Self {
             id,
             note,
             taken: AtomicU64::new(taken),
             touched: AtomicI64::new(touched),
             holder: watch::Sender::new(0),
-            blob: Arc::new(tokio::sync::Mutex::new(Some(blob))),
+            blob: Arc::new(tokio::sync::Mutex::new(blob)),
         }
     }
 
@@ -355,6 +381,22 @@ pub(crate) fn wrong_offset(offset: u64) -> Refusal {
     );
     problem.offset = Some(offset);
     problem.into()
+}
+
+/// The upload that was begun like this.
+fn same(all: &All, note: &Note) -> Option<Arc<Upload>> {
+    note.key.as_ref()?;
+    let is_same = |upload: &&Arc<Upload>| upload.note.place == note.place && upload.note.key == note.key;
+    all.values().find(is_same).cloned()
+}
+
+/// Bytes that the agent's uploads have or have announced, one left out.
+fn claimed(all: &All, agent: &AgentId, except: Option<&UploadId>) -> u64 {
+    let of_agent = all.values().filter(|upload| upload.note.place.agent == *agent);
+    of_agent
+        .filter(|upload| Some(&upload.id) != except)
+        .map(|upload| upload.note.size.unwrap_or_else(|| upload.taken.load(Ordering::Acquire)))
+        .fold(0, u64::saturating_add)
 }
 
 fn quota(detail: &str) -> Refusal {

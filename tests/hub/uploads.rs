@@ -51,6 +51,10 @@ impl Room {
         self.alice.post(&paths::uploads(&self.room.room), body).await
     }
 
+    async fn begin_sized(&self, size: usize) -> Answer {
+        self.begin(&json!({ "size": size })).await
+    }
+
     async fn begun(&self, size: Option<usize>) -> UploadProgress {
         let body = size.map_or(json!({}), |size| json!({ "size": size }));
         self.begin(&body).await.expect(201).json()
@@ -58,6 +62,14 @@ impl Room {
 
     fn path(&self, upload: &UploadProgress) -> String {
         paths::upload(&self.room.room, &upload.upload)
+    }
+
+    async fn end(&self, upload: &UploadProgress) {
+        let ended = self
+            .alice
+            .send("DELETE", &self.path(upload), |request| request, "")
+            .await;
+        assert_eq!(ended.status, 204);
     }
 
     async fn append(&self, upload: &UploadProgress, offset: usize, bytes: &[u8]) -> Answer {
@@ -382,6 +394,47 @@ async fn each_agent_has_so_many_uploads_and_bytes_and_no_more() {
     room.begun(None).await;
     room.alice.get(&room.path(&first)).await.problem(ErrorCode::NotFound);
     room.alice.get(&room.path(&second)).await.expect(200).head();
+}
+
+/// Uploads that begin together are counted like those that begin one after the other.
+#[tokio::test]
+async fn uploads_that_begin_at_once_are_as_many_as_an_agent_may_have() {
+    let room = Room::with(|options| {
+        options.limits.max_uploads = 2;
+        options.limits.max_upload_bytes = 2000;
+    })
+    .await;
+    // One key is one upload.
+    let path = paths::uploads(&room.room.room);
+    let begin = |_| {
+        let fields = |request: hyper::http::request::Builder| {
+            request
+                .header("content-type", "application/json")
+                .header(paths::IDEMPOTENCY_KEY_HEADER, "k")
+        };
+        room.alice
+            .send("POST", &path, fields, json!({ "size": 1500 }).to_string())
+    };
+    let answers = futures_util::future::join_all((0..16).map(begin)).await;
+    let first: UploadProgress = answers[0].json();
+    for answer in &answers {
+        assert_eq!(answer.json::<UploadProgress>().upload, first.upload);
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
+    assert_eq!(room.files(), 2);
+    room.end(&first).await;
+    // Of too many bytes together, and of no bytes at all.
+    for (size, admitted) in [(1500, 1), (0, 2)] {
+        let begin = |_| room.begin_sized(size);
+        let mut answers = futures_util::future::join_all((0..16).map(begin)).await;
+        answers.retain(|answer| answer.status != 429);
+        assert_eq!(answers.len(), admitted);
+        assert_eq!(room.files(), 2 * admitted);
+        for answer in answers {
+            let upload: UploadProgress = answer.expect(201).json();
+            room.end(&upload).await;
+        }
+    }
 }
 
 #[tokio::test]
