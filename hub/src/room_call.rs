@@ -13,7 +13,7 @@ use crate::auth::authenticate;
 use crate::problem::Refusal;
 use crate::state::SharedState;
 use crate::store::{Principal, Store, StoreError, TokenHolder};
-use crate::token_access::check_not_ended;
+use crate::token_access::check_again;
 
 pub(crate) struct RoomCall {
     pub(crate) state: SharedState,
@@ -57,7 +57,7 @@ impl RoomCall {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        self.check_not_ended()?;
+        self.check_not_ended().await?;
         match transaction().await {
             Ok(done) => Ok(done),
             Err(StoreError::NotFound) if self.joins_at_first_use().await? => transaction().await.map_err(Refusal::from),
@@ -66,10 +66,11 @@ impl RoomCall {
     }
 
     /// A token may end while its call waits for something.
-    pub(crate) fn check_not_ended(&self) -> Result<(), Refusal> {
-        self.token
-            .as_ref()
-            .map_or(Ok(()), |token| check_not_ended(&self.state, token))
+    pub(crate) async fn check_not_ended(&self) -> Result<(), Refusal> {
+        match &self.token {
+            Some(token) => check_again(&self.state, token).await,
+            None => Ok(()),
+        }
     }
 
     /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet. Whether it is in now.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::problem::Refusal;
 use crate::state::{HubState, SharedState};
-use crate::store::{Need, TokenHolder};
+use crate::store::{Need, TokenHash, TokenHolder};
 
 /// What a call asks of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,14 +41,12 @@ const OPEN: &[(&str, &str, Asks)] = &[
 /// Lets a request in that carries a token, or says why not. A room that the token is not for and one that does not exist
 /// get the same words.
 pub(crate) async fn let_in(state: &SharedState, parts: &mut Parts, token: &str) -> Result<TokenHolder, Refusal> {
-    let unknown = || state.unauthenticated("this hub does not know the token: it may have been replaced by a new one");
-    let token: AccessToken = token.parse().map_err(|_| unknown())?;
+    let token: AccessToken = token.parse().map_err(|_| unknown(state))?;
     if token.hub() != state.hub {
         return Err(state.unauthenticated("the token is another hub's"));
     }
     let hash = Sha256::digest(token.expose()).into();
-    let holder = state.store.token(hash).await?.ok_or_else(unknown)?;
-    check_not_ended(state, &holder)?;
+    let holder = find(state, hash).await?;
 
     let asks = parts
         .extensions
@@ -76,15 +74,25 @@ fn asks(method: &str, path: &str) -> Option<Asks> {
         .map(|(_, _, asks)| *asks)
 }
 
-/// Refuses a token that has ended, also in the middle of an answer that goes on.
-pub(crate) fn check_not_ended(state: &HubState, holder: &TokenHolder) -> Result<(), Refusal> {
+/// Refuses a token that has ended since its request was let in. It is looked for again by its hash: the store knows it by
+/// its account otherwise, which a new token under its name has as well.
+pub(crate) async fn check_again(state: &HubState, holder: &TokenHolder) -> Result<(), Refusal> {
+    find(state, holder.hash).await.map(drop)
+}
+
+async fn find(state: &HubState, hash: TokenHash) -> Result<TokenHolder, Refusal> {
+    let holder = state.store.token(hash).await?.ok_or_else(|| unknown(state))?;
     let summary = &holder.summary;
     let how = match summary.revoked_at {
         Some(_) => "was revoked",
         None if summary.expires_at <= state.now_ms() => "has expired",
-        None => return Ok(()),
+        None => return Ok(holder),
     };
     Err(state.challenging(ErrorCode::TokenEnded, &format!("the token '{}' {how}", summary.name)))
+}
+
+fn unknown(state: &HubState) -> Refusal {
+    state.unauthenticated("this hub does not know the token: it may have been replaced by a new one")
 }
 
 async fn named_room(state: &SharedState, parts: &mut Parts) -> Option<RoomName> {

@@ -7,6 +7,7 @@ use parler_hub::LocalPolicy;
 use parler_protocol::api::{Posted, RoomAnswer, TokenList, TokenSummary};
 use parler_protocol::{AgentKey, BundleId, ErrorCode, Message, TokenScope, Verdict, paths, paths::template, verify};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Agent, Answer, Push, TestHub, oid, openapi, text_message};
 
@@ -326,6 +327,55 @@ async fn a_reader_whose_token_ends_hears_no_more() {
         .head();
     let answer = waiting.await.unwrap();
     assert!(matches!(answer.status, 401 | 404), "{answer:?}");
+}
+
+/// A token that leaked is revoked, and made anew under its name: whoever still waits with the old one hears nothing, though
+/// both have one account.
+#[tokio::test]
+async fn a_reader_whose_token_was_made_anew_hears_no_more() {
+    let hub = TestHub::start().await;
+    let alice = hub.agent("alice").await;
+    let build = alice.create_room("build").await;
+    let made = make(&alice, "mirror", "build", &["read"]).await.expect(201);
+    let leaked = job(&hub, &made);
+    let path = format!("{}?after=0", paths::stream(&build.room));
+    // Open, and begun: the hub has let it in.
+    let mut stream = tokio::net::TcpStream::connect(hub.address).await.unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+        hub.address, leaked.token
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut heard = String::new();
+    while !heard.contains("retry: ") {
+        let mut piece = [0; 1024];
+        let length = stream.read(&mut piece).await.unwrap();
+        assert_ne!(length, 0, "{heard}");
+        heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+    }
+    let polled = format!("{}?after=0&wait=30", paths::messages(&build.room));
+    let waiting = tokio::spawn(async move { leaked.get(&polled).await });
+    alice
+        .send("DELETE", "/v1/tokens/mirror", |request| request, "")
+        .await
+        .expect(200)
+        .json::<TokenSummary>();
+    let renewed = job(&hub, &make(&alice, "mirror", "build", &["read"]).await.expect(201));
+    alice
+        .post(&paths::messages(&build.room), &text_message("secret"))
+        .await
+        .expect(201)
+        .head();
+    waiting.await.unwrap().problem(ErrorCode::Unauthenticated);
+    while !heard.contains("the token has ended") {
+        let mut piece = [0; 1024];
+        let length = stream.read(&mut piece).await.unwrap();
+        assert_ne!(length, 0, "{heard}");
+        heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+        assert!(!heard.contains("secret"), "{heard}");
+    }
+    let page = renewed.get(&format!("{}?after=0", paths::messages(&build.room))).await;
+    assert_eq!(page.expect(200).seqs(), [1]);
 }
 
 #[tokio::test]

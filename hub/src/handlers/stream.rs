@@ -101,7 +101,7 @@ impl LogStream {
 
     /// Reads on. Each time anew it is asked whether the agent is a member.
     async fn read(&mut self) {
-        if self.call.check_not_ended().is_err() {
+        if self.call.check_not_ended().await.is_err() {
             self.outbox.end(farewell("the token has ended"));
             return;
         }

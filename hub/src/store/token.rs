@@ -31,6 +31,8 @@ pub struct NewToken {
 pub struct TokenHolder {
     /// The author that its messages belong to.
     pub account: AgentId,
+    /// Hash of the token. A new token under the same name has the same account and another hash.
+    pub hash: TokenHash,
     /// What it may do, and until when.
     pub summary: TokenSummary,
 }

@@ -10,7 +10,8 @@ use super::failure::Failure;
 use super::{agent_id, agents, parsed, rooms};
 use crate::store::{Need, NewToken, StoreError, TokenHash, TokenHolder};
 
-const COLUMNS: &str = "SELECT t.agent, a.id, t.name, maker.name, t.created_at, t.expires_at, t.revoked_at, a.last_seen
+const COLUMNS: &str =
+    "SELECT t.agent, a.id, t.name, maker.name, t.created_at, t.expires_at, t.revoked_at, a.last_seen, t.hash
      FROM tokens t JOIN agents a ON a.agent = t.agent JOIN agents maker ON maker.agent = t.created_by";
 
 /// A token of that name as its row has it.
@@ -207,7 +208,8 @@ fn token(row: &Row<'_>) -> Result<(i64, TokenHolder), Failure> {
         revoked_at: row.get(6)?,
     };
     let account = agent_id(row, 1)?;
-    Ok((row.get(0)?, TokenHolder { account, summary }))
+    let hash = row.get(8)?;
+    Ok((row.get(0)?, TokenHolder { account, hash, summary }))
 }
 
 /// Adds what the token may do where: in rooms its maker is in, and `viewer`, if there is one.
