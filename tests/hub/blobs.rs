@@ -4,19 +4,9 @@ use parler_protocol::api::{Posted, RoomAnswer};
 use parler_protocol::{BundleId, ErrorCode, Seq, limits, paths};
 use serde_json::json;
 
-use crate::support::{Agent, Answer, Push, TestHub, oid, raw, text_message};
+use crate::support::{Agent, Answer, Push, TestHub, bytes, oid, raw, text_message};
 
 const LARGE: usize = (1 << 20) + 7;
-
-/// Bytes that do not repeat within a piece.
-fn bytes(length: usize, seed: u32) -> Vec<u8> {
-    let mut state = seed;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
 
 struct Room {
     hub: TestHub,
