@@ -128,6 +128,23 @@ async fn bytes_that_a_power_failure_spoiled_are_never_stored() {
     assert!(!stored_at(&directory, &bytes).exists());
 }
 
+/// As when too many files are open: nothing is removed because it cannot be looked at now.
+#[tokio::test]
+async fn one_that_cannot_be_opened_stays_and_hides_no_other() {
+    let (directory, store) = open();
+    let other = UploadId::from_random([8; 16]);
+    for id in [UPLOAD, other] {
+        write(&mut store.stage(id, b"note").await.unwrap(), b"").await;
+    }
+    drop(store);
+    let uploads = directory.path().join("blobs/uploads");
+    std::fs::remove_file(uploads.join(UPLOAD.to_string())).unwrap();
+    std::fs::create_dir(uploads.join(UPLOAD.to_string())).unwrap();
+    let kept = reopen(&directory).staged().await.unwrap();
+    assert_eq!(kept.iter().map(|kept| kept.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(staged_files(&directory).len(), 4);
+}
+
 #[tokio::test]
 async fn a_stored_file_is_never_written_to() {
     let (directory, store) = open();

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parler_protocol::{BundleId, UploadId};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
@@ -237,32 +238,39 @@ pub(super) fn kept(shared: &Arc<Shared>) -> Result<Vec<KeptStaged>, BlobError> {
         };
         match open(shared, id) {
             // Each has two names; the one of its bytes counts.
-            Some(found) if name == id.to_string() => kept.push(found),
-            Some(_) => {}
-            None => shared.remove_staged(&id)?,
+            Ok(Some(found)) if name == id.to_string() => kept.push(found),
+            Ok(Some(_)) => {}
+            Ok(None) => shared.remove_staged(&id)?,
+            // Too many open files, for instance. It stays for the next process.
+            Err(error) => tracing::warn!(%error, upload = %id, "an upload of before cannot be opened"),
         }
     }
     Ok(kept)
 }
 
-fn open(shared: &Arc<Shared>, id: UploadId) -> Option<KeptStaged> {
-    let options = |path: PathBuf| {
+/// None: it is no upload that can go on.
+fn open(shared: &Arc<Shared>, id: UploadId) -> io::Result<Option<KeptStaged>> {
+    let open = |path: PathBuf| {
         let mut options = File::options();
         options.read(true).write(true);
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        match options.open(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    let (Some(of_note), Some(file)) = (open(shared.note(&id))?, open(shared.part(&id))?) else {
+        return Ok(None);
     };
     let mut note = Vec::new();
-    options(shared.note(&id))
-        .ok()?
-        .take(MAX_NOTE_BYTES)
-        .read_to_end(&mut note)
-        .ok()?;
-    let file = options(shared.part(&id)).ok()?;
-    let metadata = file.metadata().ok()?;
+    of_note.take(MAX_NOTE_BYTES).read_to_end(&mut note)?;
+    let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
-        return None;
+        return Ok(None);
     }
-    let age = metadata.modified().ok()?.elapsed().unwrap_or_default();
+    let age = metadata.modified()?.elapsed().unwrap_or_default();
     let blob = FileStaged::of(PartialFile {
         shared: Arc::clone(shared),
         id,
@@ -271,10 +279,10 @@ fn open(shared: &Arc<Shared>, id: UploadId) -> Option<KeptStaged> {
         hash: None,
         sealed: false,
     });
-    Some(KeptStaged {
+    Ok(Some(KeptStaged {
         id,
         note,
         age,
         blob: Box::new(blob),
-    })
+    }))
 }
