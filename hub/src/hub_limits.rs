@@ -26,6 +26,8 @@ pub struct HubLimits {
     pub body_grace: Duration,
     /// Uploads that one agent may have under way at once.
     pub max_uploads: usize,
+    /// Uploads that all agents together may have under way: each is an open file.
+    pub max_uploads_of_all: usize,
     /// Bytes that the uploads of one agent may have together, those included that they have announced.
     pub max_upload_bytes: u64,
     /// How long an upload is kept after its last byte.
@@ -56,6 +58,7 @@ impl Default for HubLimits {
             min_body_rate: 16 << 10, // 16 KiB/s
             body_grace: Duration::from_secs(10),
             max_uploads: limits::MAX_UPLOADS,
+            max_uploads_of_all: 10_000,
             max_upload_bytes: limits::MAX_UPLOAD_BYTES,
             upload_ttl: limits::UPLOAD_TTL,
             max_streams: 64,

@@ -19,7 +19,7 @@ use crate::hub_limits::HubLimits;
 use crate::problem::Refusal;
 use crate::store::Principal;
 
-/// An upload that stood still for so long gives way to a new one of its owner, where that would be one too many.
+/// An upload that stood still for so long gives way to a new one, where that would be one too many.
 const ABANDONED: Duration = Duration::from_secs(900); // 15 min
 /// How long a client rests that has as many as it may have.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -269,24 +269,26 @@ impl Uploads {
         }
     }
 
-    /// Which upload of the agent has to go before another one begins, if any.
+    /// Which upload has to go before another one begins, if any: of the agent, or of anybody where all have too many.
     fn one_too_many(&self, all: &All, note: &Note, now: i64) -> Result<Option<Arc<Upload>>, Refusal> {
         let agent = &note.place.agent;
         let of_agent = |upload: &&Arc<Upload>| upload.note.place.agent == *agent;
         let count = all.values().filter(of_agent).count();
         let bytes = claimed(all, agent, None).saturating_add(note.size.unwrap_or(0));
-        if count < self.limits.max_uploads && bytes <= self.limits.max_upload_bytes {
+        let is_agent_full = count >= self.limits.max_uploads || bytes > self.limits.max_upload_bytes;
+        if !is_agent_full && all.len() < self.limits.max_uploads_of_all {
             return Ok(None);
         }
         let long_ago = now.saturating_sub(i64::try_from(ABANDONED.as_millis()).unwrap_or(i64::MAX));
         let abandoned = all
             .values()
-            .filter(of_agent)
+            .filter(|upload| !is_agent_full || of_agent(upload))
             .filter(|upload| upload.touched.load(Ordering::Acquire) < long_ago)
             .min_by_key(|upload| upload.touched.load(Ordering::Acquire));
         match abandoned {
             Some(upload) => Ok(Some(Arc::clone(upload))),
-            None => Err(quota("this agent has as many uploads under way as it may have")),
+            None if is_agent_full => Err(quota("this agent has as many uploads under way as it may have")),
+            None => Err(quota("this hub has as many uploads under way as it may have")),
         }
     }
 

@@ -427,6 +427,24 @@ async fn uploads_that_begin_at_once_are_as_many_as_an_agent_may_have() {
     }
 }
 
+/// Each is an open file, and a member may have many tokens: all together leave files for the connections.
+#[tokio::test]
+async fn all_agents_together_have_so_many_uploads_and_no_more() {
+    let room = Room::with(|options| options.limits.max_uploads_of_all = 2).await;
+    let bob = room.hub.agent("bob").await;
+    room.alice.invite(&room.room.room, &bob).await;
+    let begin = async || bob.post(&paths::uploads(&room.room.room), &json!({})).await;
+    let first = room.begun(None).await;
+    room.hub.pass(Duration::from_secs(1));
+    let second = room.begun(None).await;
+    begin().await.problem(ErrorCode::RateLimited);
+    // One that stood still gives way, whoever has it.
+    room.hub.pass(Duration::from_secs(901));
+    begin().await.expect(201).head();
+    room.alice.get(&room.path(&first)).await.problem(ErrorCode::NotFound);
+    room.alice.get(&room.path(&second)).await.expect(200).head();
+}
+
 #[tokio::test]
 async fn an_upload_that_stood_still_is_forgotten() {
     const TTL: Duration = Duration::from_secs(3600);

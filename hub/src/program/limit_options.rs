@@ -42,6 +42,9 @@ pub(super) struct LimitOptions {
     /// Uploads that one agent may have under way at once.
     #[arg(long, value_name = "N", env = "PARLER_HUB_MAX_UPLOADS", default_value_t = count(usual().max_uploads))]
     max_uploads: NonZeroUsize,
+    /// Uploads that all agents together may have under way. Never more than a quarter of the files this process may open.
+    #[arg(long, value_name = "N", env = "PARLER_HUB_MAX_UPLOADS_OF_ALL", default_value_t = count(usual().max_uploads_of_all))]
+    max_uploads_of_all: NonZeroUsize,
     /// Bytes that the uploads of one agent may have together, announced ones included.
     #[arg(long, value_name = "SIZE", env = "PARLER_HUB_MAX_UPLOAD_BYTES", value_parser = size, default_value_t = Size(usual().max_upload_bytes))]
     max_upload_bytes: Size,
@@ -82,6 +85,7 @@ impl LimitOptions {
             min_body_rate: self.min_body_rate.0,
             body_grace: self.body_grace.0,
             max_uploads: self.max_uploads.get(),
+            max_uploads_of_all: self.max_uploads_of_all.get(),
             max_upload_bytes: self.max_upload_bytes.0,
             upload_ttl: self.upload_ttl.0,
             max_streams: self.max_streams.get(),

@@ -61,7 +61,9 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     };
     options.admin_socket = true;
     options.limits = arguments.limits.limits();
-    options.limits.max_connections = options.limits.max_connections.min(open_files::raise_limit());
+    let room = open_files::raise_limit();
+    options.limits.max_connections = options.limits.max_connections.min(room.connections);
+    options.limits.max_uploads_of_all = options.limits.max_uploads_of_all.min(room.uploads);
     let mut hub = Hub::open(options)?;
     if needs_somebody && !hub.knows_anybody().await? {
         tracing::warn!(
