@@ -1,10 +1,11 @@
-//! The shape of the code, as the design has it: which crate may know which, and what no library does. Never looks at
+//! The shape of the code, as the design has it: which crate may know which, and what no library does or prints. Never looks at
 //! behaviour.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod arrows;
 mod quiet_libraries;
+mod secrets;
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Where the sources of libraries are.
-const LIBRARIES: [&str; 5] = [
+pub(super) const LIBRARIES: [&str; 5] = [
     "hub/protocol/src",
     "hub/client/src",
     "hub/src",
@@ -52,7 +52,7 @@ const TERMINAL: [&str; 6] = [
     "parler-git/src/output.rs",
 ];
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+pub(super) fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
