@@ -74,7 +74,8 @@ impl Options {
                 None => "error verbosity is a number\n",
             },
             (b"progress", b"true" | b"false") => OK,
-            (b"object-format", b"true") => {
+            // Git before 2.45 says it without a value, and ends without a word where it is refused.
+            (b"object-format", b"true" | b"") => {
                 self.wants_object_format = true;
                 OK
             }
@@ -159,6 +160,7 @@ mod tests {
             "progress true",
             "progress false",
             "object-format true",
+            "object-format",
             "cloning true",
             "pushcert if-asked",
             "force-if-includes true",

@@ -10,7 +10,7 @@ fn capabilities_and_options_are_answered_line_by_line() {
     let agent = world.agent("alice");
     let (said, result) = agent.talk(
         None,
-        "capabilities\r\noption progress true\noption verbosity 1\noption followtags true\noption depth 1\n\n",
+        "capabilities\r\noption progress true\noption object-format\noption followtags true\noption depth 1\n\n",
     );
     result.unwrap();
     assert_eq!(
