@@ -298,8 +298,8 @@ pub(crate) struct Trust {
     /// The name whose new key is accepted
     #[arg(value_name = "NAME", conflicts_with = "history")]
     pub(crate) name: Option<String>,
-    /// Which key, where several are new: its first digits
-    #[arg(long, value_name = "ID", requires = "name")]
+    /// Which key, where several are new: its first digits; without NAME the one new key that begins so
+    #[arg(long, value_name = "ID", conflicts_with = "history")]
     pub(crate) key: Option<String>,
     /// Accept the room's history as its hub has it now, and forget the one that was known
     #[arg(long)]

@@ -330,6 +330,9 @@ impl Context {
     pub(crate) fn client_of(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
         let token = self.token.as_ref();
+        if let Some(flag) = &self.globals.hub {
+            self.trust.of_named(flag);
+        }
         let client = hubs::client(hub, identity, token, &self.home, &self.environment, insecure)?;
         Ok(client.seen_by(self.trust.clone()))
     }

@@ -91,6 +91,12 @@ fn serve(environment: Environment) -> std::result::Result<(), String> {
 /// What a session failed for, for people. A hub that does not know this agent's key says so of whichever agent acts, and
 /// in a new clone that is a new one.
 fn told(context: &Context, error: &SessionError) -> String {
+    if let SessionError::Room(rewritten @ RoomError::Rewritten { .. })
+    | SessionError::Push(PushError::Room(rewritten @ RoomError::Rewritten { .. })) = error
+    {
+        // The line ends with a command.
+        return format!("{rewritten}{}", context.trust().hub_option());
+    }
     let client = match error {
         SessionError::Client(error)
         | SessionError::Room(RoomError::Client(error))
@@ -157,7 +163,11 @@ impl Surroundings for Program<'_> {
         let connect = || -> Result<Connected> {
             let hub = match hub {
                 AddressHub::Configured => self.context.hub()?,
-                AddressHub::At(address) => self.context.recognised(HubChoice::At(address.clone()))?,
+                AddressHub::At(address) => {
+                    let hub = self.context.recognised(HubChoice::At(address.clone()))?;
+                    self.context.trust().of_named(&hub.to_config());
+                    hub
+                }
             };
             let (agent, _) = self.context.agent()?;
             let client = self.context.client_of(&hub, agent.identity)?;

@@ -16,6 +16,8 @@ pub(crate) struct LogEntry {
     content: Content,
     /// How its author stands to the name it goes by, once that was looked at.
     pub(crate) standing: Standing,
+    /// The command that accepts its author's key, where that is new under its name.
+    pub(crate) accept: Option<String>,
 }
 
 enum Content {
@@ -40,6 +42,7 @@ impl LogEntry {
                     raw,
                     content: Content::Read(Box::new(message), verdict),
                     standing: Standing::default(),
+                    accept: None,
                 }
             }
             Err(error) => {
@@ -50,6 +53,7 @@ impl LogEntry {
                     raw,
                     content: Content::Unreadable(error.to_string()),
                     standing: Standing::default(),
+                    accept: None,
                 }
             }
         }

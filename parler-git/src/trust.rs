@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parler_client::{Asked, Identity, Witness};
-use parler_protocol::{ChainHash, Claim, Head, History, HubId, RoomName, Seq, Stranger};
+use parler_protocol::{ChainHash, Claim, Head, History, HubId, Message, RoomName, Seq, Stranger};
 use serde_json::{Value, json};
 
 use crate::home::Home;
@@ -16,6 +16,7 @@ use crate::log_entry::LogEntry;
 use crate::names::Names;
 use crate::state_file::{Durability, Kept, StateFile};
 use crate::text;
+use crate::view::short_key;
 
 /// How the names of the two files of a room end.
 const HISTORY: &str = "history";
@@ -26,6 +27,8 @@ pub(crate) struct Trust {
     /// None: nothing is kept.
     directory: Option<PathBuf>,
     rooms: Mutex<Rooms>,
+    /// Where the hub was named for this command alone: what the commands that we name say of it.
+    named: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -54,6 +57,7 @@ impl Trust {
         Self {
             directory: Some(home.trust_dir()),
             rooms: Mutex::default(),
+            named: OnceLock::new(),
         }
     }
 
@@ -62,7 +66,22 @@ impl Trust {
         Self {
             directory: None,
             rooms: Mutex::default(),
+            named: OnceLock::new(),
         }
+    }
+
+    /// The hub was named on the command line or by a remote's URL, so that a command without it may mean another one.
+    pub(crate) fn of_named(&self, hub: &str) {
+        let _ = self.named.set(format!(" --hub {hub}"));
+    }
+
+    /// What a command says to mean the hub of this one, where it has to.
+    pub(crate) fn hub_option(&self) -> &str {
+        self.named.get().map_or("", String::as_str)
+    }
+
+    fn commands(&self) -> Commands<'_> {
+        Commands { hub: self.hub_option() }
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
@@ -142,6 +161,9 @@ impl Trust {
                     .message()
                     .map(|(message, verdict)| names.sight(me, message, verdict));
                 entry.standing = standing.unwrap_or_default();
+                let message = entry.message().filter(|_| !entry.standing.leads());
+                let accept = message.map(|(message, _)| self.commands().accept_key(message));
+                entry.accept = accept;
             }
         });
     }
@@ -249,20 +271,21 @@ impl Trust {
 
     /// What does not fit, for programs: null where nothing is in doubt.
     pub(crate) fn history_json(&self, hub: &HubId, room: &RoomName) -> Value {
-        self.with(hub, room, |known| known.to_json())
+        self.with(hub, room, |known| known.to_json(self.commands()))
     }
 
     /// What has not been said yet, in lines for people.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut rooms = self.rooms();
         let mut warnings = std::mem::take(&mut rooms.warnings);
-        warnings.extend(rooms.known.values_mut().flat_map(Known::new_warnings));
+        let commands = self.commands();
+        warnings.extend(rooms.known.values_mut().flat_map(|known| known.new_warnings(commands)));
         warnings.concat()
     }
 }
 
 impl Known {
-    fn new_warnings(&mut self) -> Vec<Vec<String>> {
+    fn new_warnings(&mut self, commands: Commands<'_>) -> Vec<Vec<String>> {
         let mut new = Vec::new();
         let room = &self.room;
         if let Some(doubt) = self.history.doubt().filter(|_| !self.is_doubt_told) {
@@ -273,7 +296,7 @@ impl Known {
                 ),
                 "  its hub was set back, as when a backup is restored, or it shows different histories to different members"
                     .to_owned(),
-                format!("  nothing is sent there until you accept it. Ask whoever runs the hub, then: {}", accept(room)),
+                format!("  nothing is sent there until you accept it. Ask whoever runs the hub, then: {}", commands.accept_history(room)),
             ]);
         }
         self.is_doubt_told |= self.history.doubt().is_some();
@@ -281,18 +304,18 @@ impl Known {
         for stranger in strangers.iter().skip(self.strangers_told) {
             new.push(vec![
                 format!("warning: {}", stranger_line(stranger, room)),
-                format!("  the hub shows different histories to different members, or one of them does not say the truth: git parler trust --room {room}"),
+                format!("  the hub shows different histories to different members, or one of them does not say the truth: {}", commands.list(room)),
             ]);
         }
         self.strangers_told = strangers.len();
         new
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(&self, commands: Commands<'_>) -> Value {
         let doubt = self.history.doubt().map(|doubt| {
             let mut value = json!(doubt);
             value["message"] = json!(doubt.to_string());
-            value["accept"] = json!(accept(&self.room));
+            value["accept"] = json!(commands.accept_history(&self.room));
             value
         });
         let strangers = self.history.strangers();
@@ -313,9 +336,28 @@ impl Known {
     }
 }
 
-/// The command that accepts a room's log.
-fn accept(room: &RoomName) -> String {
-    format!("git parler trust --history --room {room}")
+/// The commands that we name, for the hub that this one spoke to.
+#[derive(Clone, Copy)]
+struct Commands<'a> {
+    hub: &'a str,
+}
+
+impl Commands<'_> {
+    fn list(self, room: &RoomName) -> String {
+        format!("git parler trust --room {room}{}", self.hub)
+    }
+
+    fn accept_history(self, room: &RoomName) -> String {
+        format!("git parler trust --history --room {room}{}", self.hub)
+    }
+
+    /// Accepts the key of a message's author. A name that a shell or we would take for something else is left out.
+    fn accept_key(self, message: &Message) -> String {
+        let (name, key) = (text::name(&message.from.name), short_key(&message.from.id));
+        let is_plain = name == message.from.name && !name.starts_with(['-', '#']);
+        let name = if is_plain { format!("{name} ") } else { String::new() };
+        format!("git parler trust {name}--key {key} --room {}{}", message.room, self.hub)
+    }
 }
 
 /// What a member who was shown something else said, for people.
@@ -377,7 +419,7 @@ impl Witness for Trust {
             let doubt = known.history.doubt()?;
             Some(format!(
                 "its history is not the one that was known, {doubt}; {}",
-                accept(&known.room)
+                self.commands().accept_history(&known.room)
             ))
         })
     }

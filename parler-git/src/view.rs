@@ -31,7 +31,7 @@ pub(crate) fn more(message: &Message) -> String {
 /// An entry's lines.
 pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: Extent) -> String {
     match entry.message() {
-        Some((message, verdict)) => render_message(message, verdict, &entry.standing, repository, extent),
+        Some((message, verdict)) => render_message(message, verdict, entry, repository, extent),
         None => {
             let (from, reason) = entry.fold_reason().unwrap_or_default();
             let from = from
@@ -46,7 +46,7 @@ pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: 
 fn render_message(
     message: &Message,
     verdict: &Verdict,
-    standing: &Standing,
+    entry: &LogEntry,
     repository: Option<&Repository>,
     extent: Extent,
 ) -> String {
@@ -58,8 +58,8 @@ fn render_message(
         describe(verdict)
     );
     let mut out = format!("{}\n", styled(HEADER, &header));
-    if let Standing::NewKey { of } = standing {
-        out.push_str(&new_key(message, of));
+    if let Standing::NewKey { of } = &entry.standing {
+        out.push_str(&new_key(message, of, entry.accept.as_deref()));
     }
     let mut cut = false;
     for part in &message.parts {
@@ -130,19 +130,10 @@ fn render_message(
 }
 
 /// What to know of a message under another's name, before what it says.
-fn new_key(message: &Message, of: &str) -> String {
-    let key = short_key(&message.from.id);
-    let line = format!("new key for {}: {key}", text::name(of));
-    let room = text::name(message.room.as_str());
-    let accept = format!(
-        "git parler trust {} --key {key} --room {room}",
-        text::name(&message.from.name)
-    );
-    format!(
-        "{}{}",
-        styled(WARNING, &field("warning", &line)),
-        field("accept", &accept)
-    )
+fn new_key(message: &Message, of: &str, accept: Option<&str>) -> String {
+    let line = format!("new key for {}: {}", text::name(of), short_key(&message.from.id));
+    let accept = accept.map(|command| field("accept", command)).unwrap_or_default();
+    format!("{}{accept}", styled(WARNING, &field("warning", &line)))
 }
 
 /// The beginning of a key, as it is shown.

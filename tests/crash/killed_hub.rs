@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use parler_protocol::api::{CreateInvite, RefList};
 use parler_protocol::{BundleId, Oid, RefName, RoomName};
 
 use super::busy_agent::BusyAgent;
+use super::memory::Memory;
 
 const AGENTS: u64 = 6;
 const KILLS: u64 = 40;
@@ -32,16 +33,19 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
     let code = owner.calls.create_invite(&invite).unwrap().code.to_string();
     let id = owner.calls.hub_id().unwrap();
 
+    // What all agents together were told, and would hold against the hub.
+    let memory = Arc::new(Memory::default());
     let before = hub.log().mark();
     let stop = AtomicBool::new(false);
     let (progress, acknowledgements) = mpsc::channel();
     let worked: Vec<_> = thread::scope(|scope| {
         let agents: Vec<_> = (0..AGENTS)
             .map(|number| {
-                let (stop, progress) = (&stop, progress.clone());
+                let (stop, progress, memory) = (&stop, progress.clone(), &memory);
                 let (url, code, room) = (hub.url(), code.clone(), room.clone());
                 scope.spawn(move || {
-                    let client = RawClient::new(&url, &format!("agent{number}"));
+                    let mut client = RawClient::new(&url, &format!("agent{number}"));
+                    client.calls = client.calls.seen_by(memory.clone());
                     client.join(&code);
                     let agent = BusyAgent::new(client, room, number);
                     progress.send(()).unwrap();
@@ -74,6 +78,7 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
     });
 
     let log = read_log(&owner.calls, &id, &room);
+    memory.assert_agrees_with(&log);
     let mut acknowledged = 0;
     let mut branches: BTreeMap<RefName, Oid> = BTreeMap::new();
     for work in worked {

@@ -5,3 +5,4 @@
 
 mod busy_agent;
 mod killed_hub;
+mod memory;

@@ -11,7 +11,7 @@ use parler_protocol::{ChainHash, Head, HubId, Message, Part, RoomName, Seq, Text
 use rusqlite::Connection;
 use serde_json::json;
 
-use super::{room_refs, world};
+use super::{hub_server, room_refs, world};
 
 /// How every warning about a history begins.
 const WARNING: &str = "warning: the history of room 'x' is not the one known since";
@@ -449,7 +449,7 @@ fn a_new_key_under_a_known_name_leads_nobody_until_it_is_accepted() {
 }
 
 #[test]
-fn ci_jobs_and_renamed_agents_are_no_new_keys() {
+fn a_renamed_agent_and_one_that_speaks_twice_are_no_new_keys() {
     let world = world();
     let stage = Stage::new(&world);
     stage.alice.parler("connect --as alicia").success();
@@ -467,4 +467,89 @@ fn ci_jobs_and_renamed_agents_are_no_new_keys() {
         (&read["messages"][0]["sender"], &read["messages"][1]["sender"]),
         (&json!("first"), &json!("known"))
     );
+}
+
+#[test]
+fn the_command_that_accepts_names_the_hub_that_only_an_address_or_an_option_named() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let work = world.clone_of(&world.origin(), "work");
+    let alice = world.stranger("alice").at(&work);
+    let url = hub.url();
+    alice.parler(["invite", "--group", "x", "--hub", &url]).success();
+    let remote = format!("parler::{url}/room/x");
+    work.commit("a.txt", "one\n");
+    let push = ["push", "--quiet", &remote, "HEAD:refs/heads/topic"];
+    alice.git(push).success();
+    hub.kill();
+    let before = world.path().join("before");
+    copy(hub.data(), &before);
+    hub.restart();
+    work.commit("b.txt", "two\n");
+    quiet(&alice.git(push).success());
+    hub.kill();
+    fs::remove_dir_all(hub.data()).unwrap();
+    copy(&before, hub.data());
+    hub.restart();
+
+    let accept = format!("git parler trust --history --room x --hub {url}");
+    work.commit("c.txt", "three\n");
+    for refused in [alice.git(push).failure(), alice.git(["ls-remote", &remote]).either()] {
+        refused.warns(&accept);
+    }
+    let sent = alice.parler(["send", "--room", "x", "--hub", &url, "hello"]).code(7);
+    sent.warns(&accept);
+    let json = alice
+        .parler(["show", "1", "--room", "x", "--json", "--hub", &url])
+        .success();
+    assert_eq!(json.json()["history"]["doubt"]["accept"], accept.as_str());
+    // Where every command means this hub, none has to say so.
+    let sent = alice.on(&hub).parler(["send", "--room", "x", "hello"]).code(7);
+    sent.warns("git parler trust --history --room x").warns_no("--hub");
+    alice.parler(accept.strip_prefix("git parler ").unwrap()).success();
+    quiet(&alice.git(push).success());
+
+    for _ in 0..2 {
+        let other = parler_harness::RawClient::new(&url, "Alice");
+        let code = alice.parler(["invite", "--group", "x", "--hub", &url]).success();
+        other.join(code.word());
+        other.post(&room(), text("it is me")).unwrap();
+    }
+    let read = alice.parler(["recv", "--room", "x", "--hub", &url]).success();
+    read.says("new key for alice").says(&format!("--room x --hub {url}"));
+}
+
+#[test]
+fn a_name_that_a_shell_would_run_is_in_no_command() {
+    let world = world();
+    let stage = Stage::new(&world);
+    for name in ["$(touch pwned)", "--history", "#alice", "it's `id`"] {
+        for words in ["one", "two"] {
+            stage.hub().raw_client(name).post(&room(), text(words)).unwrap();
+        }
+        let key = newest(&stage).from.id.to_string();
+        let key = &key[..12];
+        let read = stage.bob.parler("recv --room x").success();
+        let command = format!("git parler trust --key {key} --room x");
+        assert!(
+            read.says(&command)
+                .out()
+                .lines()
+                .any(|line| line.ends_with(&format!("accept:  {command}")))
+        );
+        let accepted = stage.bob.parler(["trust", "--key", key, "--room", "x"]).success();
+        accepted.says(&format!("key {key} is accepted for"));
+        let listed = stage.bob.parler("trust --room x").success();
+        listed.says(key).says_no("not accepted");
+    }
+    stage.bob.parler("trust --key U --room x").code(3);
+    stage.bob.parler("trust --history --key U --room x").code(2);
+    for _ in 0..2 {
+        for name in ["dora", "emil"] {
+            stage.hub().raw_client(name).post(&room(), text("hello")).unwrap();
+        }
+    }
+    stage.bob.parler("recv --room x").success();
+    let refused = stage.bob.parler("trust --key U --room x").code(2);
+    refused.warns("several new keys begin so, of dora, emil");
 }

@@ -445,3 +445,41 @@ fn the_documents_steps_run_as_they_stand() {
     }
     assert_eq!(hub_messages(&alice), 4);
 }
+
+#[test]
+fn a_job_has_a_new_key_each_time_and_is_never_a_stranger() {
+    let world = world();
+    let (hub, alice) = hub_and_owner(&world);
+    let bob = world.stranger("bob").on(&hub);
+    let code = alice.parler("invite --group build").success();
+    bob.parler(["join", code.word()]).success();
+    let token = token(&alice, "nightly", "post,read");
+    let watch = alice.start_parler("recv --room build --watch --json");
+    let mut keys = BTreeSet::new();
+    for run in ["first", "second", "third"] {
+        let job = job(&world, &hub.url(), &token);
+        job.parler(["handoff", "--room", "build", "--for", "bob", "--next", run])
+            .success();
+        let read = bob.parler("recv --room build --all").success();
+        read.says("HANDOFF TO YOU from ci/nightly")
+            .says(run)
+            .says_no("new key")
+            .warns_no("warning");
+        let json = bob.parler("recv --room build --all --json").success().json();
+        let newest = json["messages"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(newest["sender"], "ci", "{newest}");
+        keys.insert(newest["from"]["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(keys.len(), 3);
+    let watched = watch.wait_for_output(|out| out.contains("third"));
+    assert_eq!(watched.matches(r#""sender":"ci""#).count(), 3, "{watched}");
+    super::watching::interrupt(watch);
+    bob.parler("trust --room build").success().says_no("ci/nightly");
+    // Only the hub gives such names.
+    for name in ["ci/nightly", "CI/nightly", "\u{441}i/nightly"] {
+        let code = alice.parler("invite --group build").success();
+        let other = parler_harness::RawClient::new(&hub.url(), name);
+        let refused = other.calls.join(&code.word().parse().unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("is a token's"), "{name}: {refused}");
+    }
+}

@@ -22,9 +22,11 @@ pub(super) fn run(context: &Context, args: &Trust, output: &mut Output) -> Resul
     let place = Place::ask(&client, &room)?;
     let hub = client.hub_id()?;
     match &args.name {
-        Some(name) => accept_key(context, &hub, &place.room, name, args.key.as_deref(), output),
-        None if args.history => accept_history(context, &hub, &place, output),
-        None => list(context, &client, &hub, &place.room, output),
+        name if name.is_some() || args.key.is_some() => {
+            accept_key(context, &hub, &place.room, name.as_deref(), args.key.as_deref(), output)
+        }
+        _ if args.history => accept_history(context, &hub, &place, output),
+        _ => list(context, &client, &hub, &place.room, output),
     }
 }
 
@@ -50,14 +52,18 @@ fn accept_key(
     context: &Context,
     hub: &HubId,
     room: &RoomName,
-    name: &str,
+    name: Option<&str>,
     key: Option<&str>,
     output: &mut Output,
 ) -> Result<()> {
     let (strange, is_known) = context.trust().with_names(hub, room, |names| {
-        (names.strange(name).cloned().collect::<Vec<_>>(), names.has(name))
+        let strange: Vec<NamedKey> = match name {
+            Some(name) => names.strange(name).cloned().collect(),
+            None => names.all().filter(|known| !known.accepted).cloned().collect(),
+        };
+        (strange, name.is_none_or(|name| names.has(name)))
     });
-    let shown = text::name(name);
+    let shown = name.map_or_else(|| "anybody".to_owned(), text::name);
     let meant: Vec<&NamedKey> = strange
         .iter()
         .filter(|known| key.is_none_or(|key| known.key.to_string().starts_with(key)))
@@ -72,13 +78,19 @@ fn accept_key(
             };
             return Err(Error::new(ErrorKind::NotFound, what).then(format!("git parler trust --room {room}")));
         }
+        several if name.is_none() => {
+            let names: Vec<_> = several.iter().map(|known| text::name(&known.name)).collect();
+            let what = format!("several new keys begin so, of {}", names.join(", "));
+            return Err(Error::usage(what).then("say which: NAME --key ID, or more of the key"));
+        }
         several => {
             let keys: Vec<_> = several.iter().map(|known| short_key(&known.key)).collect();
             let what = format!("several keys are new for {shown}: {}", keys.join(", "));
             return Err(Error::usage(what).then("say which: --key ID"));
         }
     };
-    if !context.trust().accept_key(hub, room, name, &found.key) {
+    let shown = name.map_or_else(|| text::name(&found.name), text::name);
+    if !context.trust().accept_key(hub, room, &found.name, &found.key) {
         return Err(not_kept());
     }
     output.either(
