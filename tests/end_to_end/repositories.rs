@@ -206,3 +206,27 @@ fn commands_work_from_below_and_from_elsewhere() {
     bobs.user().parler("apply src/here.bundle").success();
     assert_eq!(bobs.rev(&format!("refs/parler/{id}")), tip);
 }
+
+#[test]
+fn a_hook_that_passes_on_what_it_then_declines_leaves_no_ref_at_what_is_thrown_away() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let middle = world.clone_with(work.path(), "middle", "--bare");
+    let hook = middle.git_dir().join("hooks/pre-receive");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    let script =
+        "#!/bin/sh\nread old new name\ngit push --quiet parler::room/x \"$new:$name\" || echo failed\nexit 1\n";
+    std::fs::write(&hook, script).unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let tip = work.commit("a.txt", "one\n");
+    let alice = world.agent("alice").at(&work);
+    let declined = alice
+        .git(["push", middle.path().to_str().unwrap(), "HEAD:refs/heads/topic"])
+        .code(1);
+    declined.warns("pre-receive hook declined").warns_no("remote: failed");
+    let listed = alice.git("ls-remote parler::room/x refs/heads/topic").success();
+    assert_eq!(listed.listed_refs()["refs/heads/topic"], tip);
+    assert!(!middle.has(&tip));
+    assert_eq!(middle.pins(), std::collections::BTreeMap::new());
+    middle.fsck();
+}
