@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     /// No hub has its data there.
-    #[error("{} is no hub's data directory: `parler-hub serve --data` makes one", .0.display())]
+    #[error("{} is no hub's data directory: `parler-hub serve --data DIR --owner AGENT_ID` makes one, and lets that key in", .0.display())]
     NoHub(PathBuf),
     /// A process has the directory open and does not listen to such requests.
     #[error("a hub has {} open and does not answer there: start it with --owner AGENT_ID instead", .0.display())]

@@ -45,10 +45,24 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         Err(Failure::Failed(error)) => {
-            tell(&format!("parler-hub: {error:#}"));
+            tell(&format!("parler-hub: {}", causes(&error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, each once: some tell theirs themselves.
+fn causes(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |told, cause| {
+            match (told.is_empty(), told.ends_with(&cause)) {
+                (true, _) => cause,
+                (_, true) => told,
+                (_, false) => format!("{told}: {cause}"),
+            }
+        })
 }
 
 /// Tells a person something. That nobody listens is no reason to fail.

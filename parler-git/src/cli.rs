@@ -108,7 +108,7 @@ pub(crate) struct Invite {
     #[arg(long, value_name = "TIME", default_value = "24h")]
     pub(crate) ttl: String,
     /// How often the code works
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_uses: Option<u32>,
 }
 

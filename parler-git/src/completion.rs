@@ -1,7 +1,7 @@
 //! Completion scripts for shells, from the definitions of the command line. They know verbs and options and ask nothing
 //! of anybody: no hub, no repository.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::{Generator, shells};
 
 use crate::cli::{Cli, CompletionShell};
@@ -59,9 +59,29 @@ impl CompletionShell {
     }
 }
 
+/// The command without the verbs that are hidden, which the generators would offer.
+fn shown(command: Command) -> Command {
+    let is_hidden = |verb: &&Command| verb.is_hide_set();
+    let parents: Vec<_> = command
+        .get_subcommands()
+        .filter(|verb| verb.get_subcommands().any(|verb| is_hidden(&verb)))
+        .map(|verb| verb.get_name().to_owned())
+        .collect();
+    let without_hidden = |verb: Command| {
+        let kept = verb.get_subcommands().filter(|verb| !is_hidden(verb)).cloned();
+        Command::new(verb.get_name().to_owned())
+            .about(verb.get_about().cloned().unwrap_or_default())
+            .args(verb.get_arguments().cloned())
+            .subcommands(kept)
+    };
+    parents.into_iter().fold(command, |command, parent| {
+        command.mut_subcommand(parent, without_hidden)
+    })
+}
+
 fn generated(generator: impl Generator, name: &str) -> String {
     let mut script = Vec::new();
-    let mut command = Cli::command().bin_name(name.to_owned());
+    let mut command = shown(Cli::command()).bin_name(name.to_owned());
     clap_complete::generate(generator, &mut command, name, &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }

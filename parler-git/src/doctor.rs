@@ -120,6 +120,7 @@ pub(crate) fn examine(environment: Environment, globals: Globals) -> Vec<Check> 
     checks.push(key);
     let (hub, client) = hub(&context, identity);
     checks.extend(hub);
+    checks.extend(client.as_ref().and_then(|client| token(&context, client)));
     checks.push(room(&context, client.as_ref()));
     checks
 }
@@ -271,7 +272,12 @@ fn agent(context: &Context) -> (Check, Option<Identity>) {
             let identity = agent.identity;
             let role = identity.role.as_ref().map(|role| role.as_str());
             let who = text::name_and_role(identity.name.as_str(), role);
-            let what = format!("{who}, by {}, key {}", source.describe(), identity.key.id());
+            let key = match context.token() {
+                // Of this process alone: it is nobody's to be let in.
+                Some(_) => "with a key of its own".to_owned(),
+                None => format!("key {}", identity.key.id()),
+            };
+            let what = format!("{who}, by {}, {key}", source.describe());
             (Check::fine(NAME, what), Some(identity))
         }
         Err(error) => (Check::failed(NAME, &error), None),
@@ -357,6 +363,19 @@ fn client(
         deadlines: DEADLINES,
     };
     Ok(Client::new(options)?)
+}
+
+/// What the token may do by which this process speaks, if it is one.
+fn token(context: &Context, client: &Client) -> Option<Check> {
+    const NAME: &str = "token";
+    context.token()?;
+    Some(match client.describe_token() {
+        Ok(token) => {
+            let until = text::local_time(token.expires_at);
+            Check::fine(NAME, format!("may {}, until {until}", text::grants(&token.rooms)))
+        }
+        Err(error) => Check::failed(NAME, &error.into()),
+    })
 }
 
 /// This machine's clock against the hub's.

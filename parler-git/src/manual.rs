@@ -150,7 +150,8 @@ fn meanings(writer: &mut Writer, heading: &str, before: &str, list: &[crate::set
     writer.heading(heading);
     writer.line(before);
     for (name, meaning) in list {
-        writer.term(&format!("`{name}`"), meaning);
+        let names: Vec<_> = name.split(", ").map(|name| format!("`{name}`")).collect();
+        writer.term(&names.join(", "), meaning);
     }
 }
 

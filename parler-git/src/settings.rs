@@ -31,7 +31,7 @@ pub(crate) const KEYS: &[Meaning] = &[
          (`protocol.parler.allow`).",
     ),
     (
-        "color.parler",
+        "color.parler, color.ui",
         "Whether to colour the output: `always`, `auto`, `never`.",
     ),
 ];
@@ -45,6 +45,14 @@ pub(crate) const VARIABLES: &[Meaning] = &[
     ("PARLER_AGENT", "Act as this agent."),
     ("PARLER_HUB", "The hub: a URL, or `local`."),
     ("PARLER_ROOM", "The room of verbs that need one."),
+    (
+        "PARLER_TOKEN",
+        "A token for CI, in place of an agent: no key, no home directory and no `connect` are needed.",
+    ),
+    (
+        "PARLER_TOKEN_FILE",
+        "A file that holds one, in place of `PARLER_TOKEN`. No child of these programs sees either.",
+    ),
     ("PARLER_GIT", "The git program, instead of the first on `PATH`."),
     (
         "PARLER_LOG",
@@ -55,19 +63,38 @@ pub(crate) const VARIABLES: &[Meaning] = &[
         "Whether to colour the output, where no option and no configuration says it.",
     ),
     ("TZ", "The time zone in which times are shown."),
+    ("TMPDIR", "Where what is gone again soon is put. Default: `/tmp`."),
+    (
+        "HOME, XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_DATA_HOME",
+        "Where the user's directories are, unless `PARLER_HOME` is set.",
+    ),
+    (
+        "PATH, MANPATH",
+        "Where git and the helper are looked for, and where `man` looks for pages.",
+    ),
+    (
+        "SSL_CERT_FILE, SSL_CERT_DIR",
+        "The authorities whose certificates of hubs are trusted, instead of the system's.",
+    ),
+    (
+        "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
+        "The proxy through which hubs are reached, as with other programs; in small letters too.",
+    ),
 ];
+
+/// The names of a list, of which several may share a meaning.
+fn names(list: &'static [Meaning]) -> impl Iterator<Item = &'static str> {
+    list.iter().flat_map(|(names, _)| names.split(", "))
+}
 
 /// The key that these programs read under this name, as git lists it: section and variable in lower case.
 pub(crate) fn is_known(listed: &str) -> bool {
-    listed.starts_with("parler.") && KEYS.iter().any(|(key, _)| matches(key, listed))
+    listed.starts_with("parler.") && names(KEYS).any(|key| matches(key, listed))
 }
 
 /// The known key that this one, which is none, is most like.
 pub(crate) fn similar(listed: &str) -> Option<&'static str> {
-    let keys = KEYS
-        .iter()
-        .map(|(key, _)| *key)
-        .filter(|key| key.starts_with("parler."));
+    let keys = names(KEYS).filter(|key| key.starts_with("parler."));
     keys.map(|key| (distance(&key.to_ascii_lowercase(), listed), key))
         .filter(|(distance, _)| *distance <= MAX_DISTANCE)
         .min()
@@ -106,6 +133,10 @@ fn distance(one: &str, other: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
     #[test]
@@ -133,9 +164,54 @@ mod tests {
     #[test]
     fn the_reference_has_every_one_of_them() {
         let reference = include_str!("../../docs/cli.md");
-        for (names, _) in KEYS.iter().chain(VARIABLES) {
-            for name in names.split(", ") {
-                assert!(reference.contains(&format!("`{name}`")), "{name}");
+        for name in names(KEYS).chain(names(VARIABLES)) {
+            assert!(reference.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    /// Every name that stands in the code of the two programs and of the libraries below them, as what it is.
+    #[test]
+    fn what_the_code_reads_is_in_the_lists_and_nothing_else() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut files = Vec::new();
+        for sources in ["parler-git/src", "git-remote-parler/src", "hub/client/src"] {
+            rust_files(&workspace.join(sources), &mut files);
+        }
+        assert!(files.len() > 50, "{}", files.len());
+        let mut read = BTreeSet::new();
+        for file in files.iter().filter(|file| !file.ends_with("settings.rs")) {
+            let source = fs::read_to_string(file).unwrap();
+            let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            // What stands in quotation marks, with the other side of each mark between.
+            read.extend(source.split('"').filter(|text| is_name(text)).map(str::to_owned));
+        }
+        // The key of a host is made of its parts.
+        read.insert("parler.HOST[:PORT].insecure".to_owned());
+        let listed: BTreeSet<_> = names(KEYS).chain(names(VARIABLES)).map(str::to_owned).collect();
+        let unknown: Vec<_> = read.difference(&listed).collect();
+        assert!(unknown.is_empty(), "read by the code and not listed: {unknown:?}");
+        let ours = |name: &&String| name.starts_with("parler.") || name.starts_with("PARLER_");
+        let unread: Vec<_> = listed.difference(&read).filter(ours).collect();
+        assert!(unread.is_empty(), "listed and read by nothing: {unread:?}");
+    }
+
+    /// Whether a text looks like a key of ours or of colours, or like a variable of ours or of the user's directories.
+    fn is_name(text: &str) -> bool {
+        let key = text.strip_prefix("parler.").or(text.strip_prefix("color."));
+        let variable = ["PARLER_", "XDG_"].iter().find_map(|prefix| text.strip_prefix(prefix));
+        key.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_alphabetic()))
+            || variable.is_some_and(|rest| {
+                !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+            })
+    }
+
+    fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                rust_files(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
             }
         }
     }

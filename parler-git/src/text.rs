@@ -1,6 +1,7 @@
 //! Text that others wrote, made safe to show. Every path to a terminal goes through here: names, messages, ref names,
 //! commit subjects, and what a hub or git says. Nothing here decides what is shown, only how.
 
+use parler_protocol::api::TokenGrant;
 use parler_protocol::is_hidden;
 
 /// Longest line that is shown of a text meant to be one line, in characters.
@@ -142,6 +143,18 @@ pub(crate) fn local_time(ms: i64) -> String {
             .strftime("%Y-%m-%d %H:%M:%S")
             .to_string(),
         Err(_) => ms.to_string(),
+    }
+}
+
+/// What a token may do where, in words.
+pub(crate) fn grants(rooms: &[TokenGrant]) -> String {
+    let grant = |grant: &TokenGrant| {
+        let can: Vec<_> = grant.can.iter().map(|scope| scope.as_str()).collect();
+        format!("{} in '{}'", can.join(" and "), grant.room)
+    };
+    match rooms {
+        [] => "nothing any more: its maker left".to_owned(),
+        rooms => rooms.iter().map(grant).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Spans of time as people write them.
 
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 
-/// Seconds of `90s`, `30m`, `24h`, `7d`; a number alone is seconds. `option` is where it was said.
-pub(crate) fn parse_ttl(option: &str, text: &str) -> Result<u64> {
+/// Seconds of `90s`, `30m`, `24h`, `7d`, at most `longest`; a number alone is seconds. `option` is where it was said.
+pub(crate) fn parse_ttl(option: &str, text: &str, longest: Duration) -> Result<u64> {
     let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
     let seconds = match unit {
         "" | "s" => 1,
@@ -17,21 +19,37 @@ pub(crate) fn parse_ttl(option: &str, text: &str) -> Result<u64> {
         .ok()
         .and_then(|number| number.checked_mul(seconds))
         .filter(|ttl| *ttl > 0);
-    ttl.ok_or_else(|| {
+    let ttl = ttl.ok_or_else(|| {
         Error::usage(format_args!(
             "{option} '{text}' is not a time such as 90s, 30m, 24h or 7d"
         ))
-    })
+    })?;
+    if ttl > longest.as_secs() {
+        let days = longest.as_secs() / (24 * 3600);
+        return Err(Error::usage(format_args!(
+            "{option} '{text}' is more than {days}d, the longest"
+        )));
+    }
+    Ok(ttl)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
     #[test]
     fn times_have_units() {
-        for (text, seconds) in [("90s", 90), ("30m", 1800), ("24h", 86_400), ("7d", 604_800), ("60", 60)] {
-            assert_eq!(parse_ttl("--ttl", text).unwrap(), seconds);
+        for (text, seconds) in [
+            ("90s", 90),
+            ("30m", 1800),
+            ("24h", 86_400),
+            ("7d", 604_800),
+            ("60", 60),
+            ("365d", 31_536_000),
+        ] {
+            assert_eq!(parse_ttl("--ttl", text, YEAR).unwrap(), seconds);
         }
         for bad in [
             "",
@@ -45,7 +63,9 @@ mod tests {
             "99999999999999999d",
             "é",
         ] {
-            assert!(parse_ttl("--ttl", bad).is_err(), "{bad}");
+            assert!(parse_ttl("--ttl", bad, YEAR).is_err(), "{bad}");
         }
+        let long = parse_ttl("--ttl", "366d", YEAR).unwrap_err().line();
+        assert_eq!(long, "--ttl '366d' is more than 365d, the longest");
     }
 }

@@ -189,6 +189,14 @@ fn each_shell_reads_its_script() {
             user.run(shell, ["-n", file.to_str().unwrap()]).success();
         }
     }
+    // How a hub's process is started is nobody's to complete.
+    for shell in ["bash", "fish", "zsh"] {
+        let script = user.parler(format!("completion {shell}")).success();
+        for hidden in ["run start", "'run:", "\"run\""] {
+            assert!(!script.out().contains(hidden), "{shell}: {hidden}");
+        }
+        script.says("status");
+    }
     let refused = user.parler("completion powershell").code(2);
     assert!(refused.one_error_line().contains("bash, fish, zsh"), "{refused:?}");
 }

@@ -112,3 +112,28 @@ fn a_certificate_that_is_not_to_be_trusted_is_refused_with_its_reason() {
         .warns("localhost")
         .warns("is not for that name");
 }
+
+#[test]
+fn the_other_scheme_is_told_at_once() {
+    let world = world();
+    let authority = Authority::new(&world, "authority");
+    let sealed = hub_server::start_with_tls(&world, authority.sign("127.0.0.1"));
+    let plain = hub_server::start(&world);
+    let other = |url: String, from: &str, to: &str| url.replacen(from, to, 1);
+    for (url, meant) in [
+        (other(sealed.url(), "https:", "http:"), "https://"),
+        (other(plain.url(), "http:", "https:"), "http://"),
+    ] {
+        let user = world.user().within(world.directory("place")).with("PARLER_HUB", &url);
+        let began = std::time::Instant::now();
+        let refused = user.parler("rooms").code(5);
+        let line = refused.one_error_line();
+        assert!(line.contains(&format!("a hub of {meant} ?")), "{line}");
+        // It is not tried again and again.
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+}

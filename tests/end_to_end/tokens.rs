@@ -408,6 +408,56 @@ fn the_token_stays_with_the_process_that_was_given_it() {
     }
 }
 
+#[test]
+fn doctor_says_what_the_token_may_and_when_it_is_over() {
+    let world = world();
+    let (hub, alice) = hub_and_owner(&world);
+    let token = token(&alice, "nightly", "post");
+    let job = job(&world, &hub.url(), &token).within(world.directory("place"));
+    let token_check = |code: i32| {
+        let told = job.parler("doctor --json").code(code).json();
+        let checks = told["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "token").unwrap()
+    };
+    let fine = token_check(0);
+    assert_eq!(fine["status"], "ok", "{fine}");
+    assert!(
+        fine["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("may post in 'build', until "),
+        "{fine}"
+    );
+    alice.parler("token revoke nightly").success();
+    let over = token_check(1);
+    assert_eq!(over["status"], "problem", "{over}");
+    assert!(over["message"].as_str().unwrap().contains("was revoked"), "{over}");
+}
+
+#[test]
+fn what_a_token_cannot_be_made_for_is_named() {
+    let world = world();
+    let (_hub, alice) = hub_and_owner(&world);
+    for (arguments, code, said) in [
+        (
+            "token create --room build --ttl 366d",
+            2,
+            "--ttl '366d' is more than 365d, the longest",
+        ),
+        ("invite --group build --ttl 366d", 2, "--ttl '366d' is more than 365d"),
+        ("invite --group build --max-uses 0", 2, "--max-uses <N>"),
+        ("token create --room nosuch", 3, "no room 'nosuch' that you belong to"),
+        (
+            "token create --room build,nosuch",
+            3,
+            "not every one of 'build', 'nosuch' is a room that you belong to",
+        ),
+    ] {
+        let refused = alice.parler(arguments).code(code);
+        assert!(refused.one_error_line().contains(said), "{refused:?}");
+    }
+}
+
 /// The steps of `docs/ci.md` as they stand there.
 #[test]
 fn the_documents_steps_run_as_they_stand() {

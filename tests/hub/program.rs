@@ -115,6 +115,33 @@ fn mistakes_end_with_one_line_and_the_right_code() {
     assert_eq!(serve(&["--listen", "nonsense"], &file).0, Some(2));
     assert_eq!(serve(&["--owner", "nobody"], &file).0, Some(2));
 
+    for (arguments, said) in [
+        ("serve", "--data <DIR> is missing; parler-hub serve --help"),
+        (
+            "serve --data x --tls-cert y",
+            "--tls-key <FILE> is missing; parler-hub serve --help",
+        ),
+        (
+            "serve --data x --listn y",
+            "unexpected argument '--listn' found: did you mean --listen?; parler-hub serve --help",
+        ),
+        ("admit --data x", "<AGENT_ID> is missing; parler-hub admit --help"),
+        ("frobnicate", "unrecognized subcommand 'frobnicate'; parler-hub --help"),
+    ] {
+        let output = program().args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            format!("parler-hub: {said}\n")
+        );
+    }
+    // A cause is told once.
+    let missing = directory.path().join("missing");
+    let missing = missing.to_str().unwrap();
+    let (code, stderr) = serve(&["--tls-cert", missing, "--tls-key", missing], &file);
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.matches("os error").count(), 1, "{stderr}");
+
     let running = RunningProgram::start(&directory.path().join("data"));
     let taken = running.address.to_string();
     let (code, stderr) = serve(&["--listen", &taken], &directory.path().join("other"));

@@ -1,4 +1,5 @@
-//! Why a hub's certificate is not trusted, in words that say what to do. Decides nothing: that rustls has done.
+//! Why a hub's certificate is not trusted, or its scheme is another, in words that say what to do. Decides nothing: that
+//! rustls and hyper have done.
 
 use std::error::Error;
 use std::io;
@@ -7,17 +8,32 @@ use rustls::CertificateError;
 
 /// What is wrong with the certificate, where that is why there was no connection.
 pub(crate) fn distrust(error: &reqwest::Error) -> Option<String> {
-    let mut cause: Option<&(dyn Error + 'static)> = error.source();
-    while let Some(error) = cause {
-        // An I/O error hands on what is behind its own cause, and that cause not.
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let inner = inner.map(|inner| inner as &(dyn Error + 'static));
-        if let Some(rustls::Error::InvalidCertificate(why)) = inner.unwrap_or(error).downcast_ref() {
-            return Some(reason(why));
+    causes(error).find_map(|cause| match cause.downcast_ref()? {
+        rustls::Error::InvalidCertificate(why) => Some(reason(why)),
+        _ => None,
+    })
+}
+
+/// What to do where the address says `http` and TLS is spoken there, or the other way round.
+pub(crate) fn other_scheme(error: &reqwest::Error) -> Option<&'static str> {
+    causes(error).find_map(|cause| {
+        if let Some(rustls::Error::InvalidMessage(_)) = cause.downcast_ref() {
+            return Some("it speaks no TLS; is it a hub of http:// ?");
         }
-        cause = inner.or_else(|| error.source());
-    }
-    None
+        let parsed = cause.downcast_ref::<hyper::Error>()?;
+        (parsed.is_parse() && !parsed.is_parse_too_large()).then_some("it speaks no HTTP; is it a hub of https:// ?")
+    })
+}
+
+/// What is behind an error, from the outside to the inside.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| {
+        // An I/O error hands on what is behind its own cause, and that cause not.
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner
+            .map(|inner| inner as &(dyn Error + 'static))
+            .or_else(|| cause.source())
+    })
 }
 
 fn reason(why: &CertificateError) -> String {

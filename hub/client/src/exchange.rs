@@ -497,6 +497,9 @@ impl Client {
         if let Some(reason) = certificate::distrust(error) {
             return ClientError::Untrusted { address, reason };
         }
+        if let Some(reason) = certificate::other_scheme(error) {
+            return self.not_a_hub(reason);
+        }
         let reason = innermost(error);
         if error.is_connect() {
             ClientError::Unreachable { address, reason }

@@ -18,6 +18,9 @@ pub(super) fn arguments() -> Result<Arguments, Failure> {
             (true, Some(option), Some(value)) if !value.is_empty() => {
                 Failure::Usage(invalid_value(&error, &option, &value))
             }
+            _ if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Failure::Usage(misfit(&error))
+            }
             _ => error.exit(),
         }
     })
@@ -28,6 +31,33 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
         ContextValue::String(text) => Some(text.clone()),
         _ => None,
     }
+}
+
+/// What does not fit, and where help is.
+fn misfit(error: &clap::Error) -> String {
+    let what = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) => {
+            format!("{} is missing", missing.join(", "))
+        }
+        _ => {
+            let rendered = error.render().to_string();
+            let first = rendered.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    };
+    let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+    let similar = similar.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    });
+    let similar = similar.map_or_else(String::new, |similar| format!(": did you mean {similar}?"));
+    let command = Arguments::command();
+    let verb = std::env::args()
+        .nth(1)
+        .filter(|verb| command.find_subcommand(verb).is_some());
+    let help = verb.map_or_else(|| "--help".to_owned(), |verb| format!("{verb} --help"));
+    format!("{what}{similar}; parler-hub {help}")
 }
 
 fn invalid_value(error: &clap::Error, option: &str, value: &str) -> String {

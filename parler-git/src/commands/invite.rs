@@ -1,6 +1,7 @@
 //! `git parler invite`: a code that lets others into a room.
 
 use parler_protocol::api::CreateInvite;
+use parler_protocol::limits::MAX_INVITE_TTL;
 use serde_json::json;
 
 use crate::cli::Invite;
@@ -21,7 +22,7 @@ pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Resu
     };
     let invite = CreateInvite {
         room,
-        ttl_secs: Some(parse_ttl("--ttl", &args.ttl)?),
+        ttl_secs: Some(parse_ttl("--ttl", &args.ttl, MAX_INVITE_TTL)?),
         max_uses: args.max_uses,
     };
     let client = context.client()?;

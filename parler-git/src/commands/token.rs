@@ -2,8 +2,8 @@
 //! be piped into where a CI system keeps its secrets.
 
 use data_encoding::BASE32_NOPAD;
-use parler_protocol::api::{CreateToken, TokenGrant, TokenSummary};
-use parler_protocol::limits::MAX_TOKEN_NAME_BYTES;
+use parler_protocol::api::{CreateToken, TokenSummary};
+use parler_protocol::limits::{MAX_TOKEN_NAME_BYTES, MAX_TOKEN_TTL};
 use parler_protocol::{ErrorCode, TokenName};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn create(context: &Context, name: Option<&str>, can: &[String], ttl: &str, outp
         Some(name) => parse_name(name)?,
         None => random_name(rooms[0].as_str())?,
     };
-    let ttl_secs = Some(parse_ttl("--ttl", ttl)?);
+    let ttl_secs = Some(parse_ttl("--ttl", ttl, MAX_TOKEN_TTL)?);
     // The secret is told once: where nobody can read it, none is made.
     output.require_open()?;
     if context.hub()? == HubChoice::Local {
@@ -60,7 +60,14 @@ fn create(context: &Context, name: Option<&str>, can: &[String], ttl: &str, outp
     let made = client.create_token(&wish).map_err(|error| match error.code() {
         Some(ErrorCode::NotFound) => {
             let rooms: Vec<_> = wish.rooms.iter().map(|room| format!("'{room}'")).collect();
-            Error::no_room(rooms.join(" or "))
+            match &wish.rooms[..] {
+                [room] => Error::no_room(room),
+                _ => Error::new(
+                    ErrorKind::NotFound,
+                    format_args!("not every one of {} is a room that you belong to", rooms.join(", ")),
+                )
+                .then("git parler rooms"),
+            }
         }
         Some(ErrorCode::TokenExists) => {
             let what = format!("the token name '{}' is taken", wish.name);
@@ -73,7 +80,7 @@ fn create(context: &Context, name: Option<&str>, can: &[String], ttl: &str, outp
     output.remark(&format!(
         "token '{}' may {} until {}; shown this once: PARLER_HUB={} and this as PARLER_TOKEN are all a job needs",
         summary.name,
-        grants(&summary.rooms),
+        text::grants(&summary.rooms),
         text::local_time(summary.expires_at),
         client.address()
     ));
@@ -126,21 +133,9 @@ pub(super) fn described(token: &TokenSummary) -> String {
     format!(
         "{} · {} · by {} · {end} · {used}",
         token.name,
-        grants(&token.rooms),
+        text::grants(&token.rooms),
         text::name(token.by.as_str())
     )
-}
-
-/// What a token may do where, in words.
-pub(super) fn grants(rooms: &[TokenGrant]) -> String {
-    let grant = |grant: &TokenGrant| {
-        let can: Vec<_> = grant.can.iter().map(|scope| scope.as_str()).collect();
-        format!("{} in '{}'", can.join(" and "), grant.room)
-    };
-    match rooms {
-        [] => "nothing any more: its maker left".to_owned(),
-        rooms => rooms.iter().map(grant).collect::<Vec<_>>().join(", "),
-    }
 }
 
 fn parse_name(name: &str) -> Result<TokenName> {

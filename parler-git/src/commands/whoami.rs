@@ -3,7 +3,6 @@
 
 use serde_json::json;
 
-use super::token::grants;
 use crate::agents::NameSource;
 use crate::context::Context;
 use crate::error::Result;
@@ -71,7 +70,7 @@ fn of_token(context: &Context, output: &mut Output) -> Result<()> {
     output.line(&text::name(name.as_str()))?;
     output.text(&field("by", NameSource::Token.describe()))?;
     output.text(&field("hub", &address))?;
-    output.text(&field("may", &grants(&token.rooms)))?;
+    output.text(&field("may", &text::grants(&token.rooms)))?;
     output.text(&field("until", &text::local_time(token.expires_at)))?;
     output.text(&field("made by", &text::name(token.by.as_str())))?;
     if let Some(room) = room {

@@ -112,12 +112,12 @@ const DOCTOR: &[Section] = &[
         &[
             Text(
                 "Looks at git and its version, the helper on `PATH`, the directories of keys and state, the key of the agent, \
-                 the configuration, the hub, this machine's clock against the hub's, and the room. Each is a line that says \
+                 the configuration, the hub, this machine's clock against the hub's, what a token may, and the room. Each is a line that says \
                  `ok`, `warning` or `problem`, and how to mend it.",
             ),
             Text(
                 "Starts and changes nothing: it makes no key, no room and no directory, and a local hub that does not run \
-                 stays so. Shows no key, token or secret.",
+                 stays so. Shows no secret.",
             ),
         ],
     ),
