@@ -118,7 +118,8 @@ fn the_other_scheme_is_told_at_once() {
     let world = world();
     let authority = Authority::new(&world, "authority");
     let sealed = hub_server::start_with_tls(&world, authority.sign("127.0.0.1"));
-    let plain = hub_server::start(&world);
+    let other_world = super::world();
+    let plain = hub_server::start(&other_world);
     let other = |url: String, from: &str, to: &str| url.replacen(from, to, 1);
     for (url, meant) in [
         (other(sealed.url(), "https:", "http:"), "https://"),
