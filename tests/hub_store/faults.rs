@@ -275,3 +275,35 @@ async fn an_operation_that_fails_halfway_is_undone_and_takes_no_other_along() {
         .collect();
     assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
 }
+
+/// What a process that was killed while it made the database left is no reason not to make it.
+#[tokio::test]
+async fn a_database_half_made_is_made_anew() {
+    let directory = TempDir::new().unwrap();
+    let unfinished = directory.path().join("hub.db-new");
+    std::fs::write(&unfinished, "half a database").unwrap();
+    let store = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    let hub = store.hub();
+    assert!(!unfinished.exists());
+    store.close().await.unwrap();
+    // It is in its place, whole, before the store has been used.
+    let mode: String = rusqlite::Connection::open(directory.path().join("hub.db"))
+        .unwrap()
+        .pragma_query_value(None, "journal_mode", |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "wal");
+    let again = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(again.hub(), hub);
+}
+
+/// As a process of an earlier version that was killed in time left it.
+#[tokio::test]
+async fn an_empty_file_is_made_a_database() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("hub.db"), "").unwrap();
+    let store = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    let hub = store.hub();
+    store.close().await.unwrap();
+    let again = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    assert_eq!(again.hub(), hub);
+}

@@ -45,6 +45,8 @@ struct Shared {
     reserved: AtomicU64,
     /// Whether the entry of a first-level directory is known to be on disk.
     fan_out_synced: [AtomicBool; FAN_OUT],
+    /// Whether the entry of `directory` itself is.
+    entry_synced: AtomicBool,
     /// Set when an fsync failed: nobody knows any more what the disk holds of it, and asking again would be answered
     /// wrongly with yes.
     stopped: AtomicBool,
@@ -68,16 +70,13 @@ impl FileBlobStore {
         for entry in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(entry?.path())?;
         }
-        sync_directory(&directory)?;
-        if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_directory(parent)?;
-        }
         Ok(Self {
             shared: Arc::new(Shared {
                 directory,
                 free_floor: FreeFloor::percent(free_floor),
                 reserved: AtomicU64::new(0),
                 fan_out_synced: [const { AtomicBool::new(false) }; FAN_OUT],
+                entry_synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
             }),
         })
@@ -190,6 +189,13 @@ impl Shared {
         if !fan_out_synced.load(Ordering::Acquire) {
             self.synced(sync_directory(&self.directory))?;
             fan_out_synced.store(true, Ordering::Release);
+        }
+        // With the first blob, not when the store is opened: most starts bring none, and each sync waits for the disk.
+        if !self.entry_synced.load(Ordering::Acquire) {
+            if let Some(parent) = self.directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                self.synced(sync_directory(parent))?;
+            }
+            self.entry_synced.store(true, Ordering::Release);
         }
         Ok(())
     }

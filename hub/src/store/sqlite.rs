@@ -12,6 +12,7 @@ mod failure;
 mod invites;
 mod log;
 mod members;
+mod new_database;
 mod readers;
 mod refs;
 mod repetition;
@@ -115,11 +116,6 @@ impl SqliteStore {
             path: database.clone(),
             source,
         };
-        let connection = connection::open_writer(&database).map_err(failed)?;
-        schema::check(&connection, &database)?;
-        connection::prepare_writer(&connection, options.max_pages).map_err(failed)?;
-        schema::migrate(&connection).map_err(failed)?;
-
         let not_opened = |source| OpenError::Io {
             path: path.as_ref().to_owned(),
             source,
@@ -128,6 +124,12 @@ impl SqliteStore {
         getrandom::fill(&mut random).map_err(|error| not_opened(io::Error::other(error)))?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX);
+        new_database::make_if_missing(&database, random, now)?;
+
+        let connection = connection::open_writer(&database).map_err(failed)?;
+        schema::check(&connection, &database)?;
+        connection::prepare_writer(&connection, options.max_pages).map_err(failed)?;
+        schema::migrate(&connection).map_err(failed)?;
         let hub = schema::hub_id(&connection, random, now).map_err(failed)?;
 
         let readers = Readers::open(&database, options.readers).map_err(failed)?;

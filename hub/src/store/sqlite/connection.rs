@@ -21,6 +21,20 @@ pub(super) fn open_writer(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// The connection that fills a new database, which has no name yet: it waits for no disk.
+pub(super) fn open_new(database: &Path) -> rusqlite::Result<Connection> {
+    let connection = open_writer(database)?;
+    connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    Ok(connection)
+}
+
+/// Closes it, all of it in its one file. Switched to the log last: before the first use afterwards there is none.
+pub(super) fn finish_new(connection: Connection) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.close().map_err(|(_, error)| error)
+}
+
 /// Turns the write-ahead log on. Apart from opening, because it writes: a database of another program or a newer format
 /// is found out before.
 pub(super) fn prepare_writer(connection: &Connection, max_pages: Option<u32>) -> rusqlite::Result<()> {

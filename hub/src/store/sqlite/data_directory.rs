@@ -24,7 +24,7 @@ pub(super) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes the directory and its database file if need be, and locks it.
+    /// Makes the directory if need be, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -41,15 +41,10 @@ impl DataDirectory {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse(path.to_owned())),
             Err(error) => return Err(at(&lock_path)(error.into())),
         }
-        let directory = Self {
+        Ok(Self {
             path: path.to_owned(),
             _lock: lock,
-        };
-        // SQLite would make it readable for everybody; the files it adds take over the mode of this one.
-        let database = directory.database();
-        make_file(&database).map_err(at(&database))?;
-        sync_directory(path).map_err(at(path))?;
-        Ok(directory)
+        })
     }
 
     /// The directory's path.
@@ -82,7 +77,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file that only its owner can read, made if need be and never through a link.
-fn make_file(path: &Path) -> io::Result<File> {
+pub(super) fn make_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }

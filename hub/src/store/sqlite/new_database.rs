@@ -1,0 +1,52 @@
+//! A database that is not there yet: made whole beside its place, on disk, and only then given its name. Step by step in
+//! its place, each step would wait for the disk several times. Never touches a database that is there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::data_directory::make_file;
+use super::{OpenError, connection, schema};
+use crate::directory::sync_directory;
+
+/// What is added to the database's name until it is whole.
+const UNFINISHED: &str = "-new";
+
+/// Makes the database, with the hub's id in it, unless there is a file of its name, if only an empty one. The caller holds the
+/// directory.
+pub(super) fn make_if_missing(database: &Path, random: [u8; 16], now: i64) -> Result<(), OpenError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| OpenError::Io { path, source }
+    };
+    match database.symlink_metadata() {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(at(database)(error)),
+    }
+    let mut unfinished = database.as_os_str().to_owned();
+    unfinished.push(UNFINISHED);
+    let unfinished = PathBuf::from(unfinished);
+    // Of a process that was killed meanwhile.
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&unfinished)(error)),
+        _ => {}
+    }
+    // SQLite would make it readable for everybody; the files it adds take over the mode of this one.
+    let file = make_file(&unfinished).map_err(at(&unfinished))?;
+    connection::open_new(&unfinished)
+        .and_then(|connection| {
+            schema::migrate(&connection)?;
+            schema::hub_id(&connection, random, now)?;
+            connection::finish_new(connection)
+        })
+        .map_err(|source| OpenError::Database {
+            path: unfinished.clone(),
+            source,
+        })?;
+    file.sync_all().map_err(at(&unfinished))?;
+    fs::rename(&unfinished, database).map_err(at(database))?;
+    // Whoever is killed before this has been answered nothing: the first sync of a log syncs the directory as well.
+    let directory = database.parent().unwrap_or(Path::new("."));
+    sync_directory(directory).map_err(at(directory))
+}
