@@ -307,3 +307,14 @@ async fn an_empty_file_is_made_a_database() {
     let again = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
     assert_eq!(again.hub(), hub);
 }
+
+/// Whatever a link leads to is not this directory's.
+#[tokio::test]
+async fn a_link_is_no_database() {
+    let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let target = elsewhere.path().join("target.db");
+    std::os::unix::fs::symlink(&target, directory.path().join("hub.db")).unwrap();
+    let opened = SqliteStore::open(directory.path(), SqliteOptions::default());
+    assert!(matches!(opened, Err(OpenError::Io { .. })), "{opened:?}");
+    assert!(!target.exists());
+}

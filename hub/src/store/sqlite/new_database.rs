@@ -20,6 +20,7 @@ pub(super) fn make_if_missing(database: &Path, random: [u8; 16], now: i64) -> Re
         move |source: io::Error| OpenError::Io { path, source }
     };
     match database.symlink_metadata() {
+        Ok(found) if found.is_symlink() => return Err(at(database)(rustix::io::Errno::LOOP.into())),
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(at(database)(error)),
