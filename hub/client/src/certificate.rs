@@ -21,7 +21,9 @@ pub(crate) fn other_scheme(error: &reqwest::Error) -> Option<&'static str> {
             return Some("it speaks no TLS; is it a hub of http:// ?");
         }
         let parsed = cause.downcast_ref::<hyper::Error>()?;
-        (parsed.is_parse() && !parsed.is_parse_too_large()).then_some("it speaks no HTTP; is it a hub of https:// ?")
+        parsed
+            .is_parse()
+            .then_some("it speaks no HTTP; is it a hub of https:// ?")
     })
 }
 
