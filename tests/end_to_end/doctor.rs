@@ -91,8 +91,7 @@ fn a_helper_that_is_missing_or_another_ones_is_a_problem() {
         ("git-remote-parler 0.0.1", "git-remote-parler 0.0.1"),
         ("", "no version"),
     ] {
-        fs::write(&helper, format!("#!/bin/sh\necho {says}\n")).unwrap();
-        fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+        parler_harness::write_executable(&helper, &format!("#!/bin/sh\necho {says}\n"));
         problem(&user, "helper", &format!("tells '{told}'"));
     }
 }
@@ -102,8 +101,7 @@ fn a_git_that_is_missing_or_too_old_is_a_problem() {
     let world = world();
     let user = user(&world);
     let old = world.path().join("old-git");
-    fs::write(&old, "#!/bin/sh\necho git version 2.20.1\n").unwrap();
-    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    parler_harness::write_executable(&old, "#!/bin/sh\necho git version 2.20.1\n");
     problem(&user.with("PARLER_GIT", &old), "git", "2.20.1");
     let none = user.with("PATH", world.path().join("bin"));
     let told = none.run(world.program(), ["doctor", "--json"]).code(1).json();

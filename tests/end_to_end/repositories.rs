@@ -216,8 +216,7 @@ fn a_hook_that_passes_on_what_it_then_declines_leaves_no_ref_at_what_is_thrown_a
     std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
     let script =
         "#!/bin/sh\nread old new name\ngit push --quiet parler::room/x \"$new:$name\" || echo failed\nexit 1\n";
-    std::fs::write(&hook, script).unwrap();
-    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    parler_harness::write_executable(&hook, script);
     let tip = work.commit("a.txt", "one\n");
     let alice = world.agent("alice").at(&work);
     let declined = alice

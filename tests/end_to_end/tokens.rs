@@ -378,8 +378,7 @@ fn the_token_stays_with_the_process_that_was_given_it() {
         "#!/bin/sh\n{{ env; echo \"$@\"; }} >> '{}'\nexec git \"$@\"\n",
         seen.display()
     );
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    parler_harness::write_executable(&wrapper, &script);
     let job = job(&world, &hub.url(), &token)
         .with("PARLER_GIT", &wrapper)
         .with("GIT_TRACE", "1")

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -59,11 +58,17 @@ impl Sandbox {
         Git::new(program, GitEnvironment::new(self.variables()))
     }
 
-    /// An executable with this text.
+    /// An executable with this text. Another process copies it into its place: what a thread of this one forks meanwhile
+    /// would hold a file that is written here open, and nobody could run it (ETXTBSY).
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let source = self.path(&format!("{name}.text"));
+        fs::write(&source, text).unwrap();
+        let copied = Command::new("install")
+            .args(["-m", "755"])
+            .args([&source, &path])
+            .status();
+        assert!(copied.unwrap().success());
         path
     }
 

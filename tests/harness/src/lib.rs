@@ -7,6 +7,7 @@
 mod agent;
 mod arguments;
 mod cutting_proxy;
+mod executable;
 mod gate;
 mod git_counter;
 mod hub_process;
@@ -26,6 +27,7 @@ mod world;
 pub use agent::Agent;
 pub use arguments::Arguments;
 pub use cutting_proxy::{Carried, Cut, CuttingProxy};
+pub use executable::write_executable;
 pub use gate::Gate;
 pub use git_counter::GitCounter;
 pub use hub_process::HubProcess;
