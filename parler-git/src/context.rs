@@ -331,7 +331,7 @@ impl Context {
         let insecure = |authority: &str| self.allows_plain_http(authority);
         let token = self.token.as_ref();
         if let Some(flag) = &self.globals.hub {
-            self.trust.of_named(flag);
+            self.trust.name_hub(flag);
         }
         let client = hubs::client(hub, identity, token, &self.home, &self.environment, insecure)?;
         Ok(client.seen_by(self.trust.clone()))

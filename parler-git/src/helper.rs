@@ -165,7 +165,7 @@ impl Surroundings for Program<'_> {
                 AddressHub::Configured => self.context.hub()?,
                 AddressHub::At(address) => {
                     let hub = self.context.recognised(HubChoice::At(address.clone()))?;
-                    self.context.trust().of_named(&hub.to_config());
+                    self.context.trust().name_hub(&hub.to_config());
                     hub
                 }
             };

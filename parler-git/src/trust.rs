@@ -71,7 +71,7 @@ impl Trust {
     }
 
     /// The hub was named on the command line or by a remote's URL, so that a command without it may mean another one.
-    pub(crate) fn of_named(&self, hub: &str) {
+    pub(crate) fn name_hub(&self, hub: &str) {
         let _ = self.named.set(format!(" --hub {hub}"));
     }
 

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
@@ -23,7 +22,7 @@ use crate::revive::Reviving;
 use crate::tls::tls_config;
 use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
-use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness};
+use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness, rests};
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -35,6 +34,8 @@ const MAX_JSON_BYTES: usize = 256 << 20; // 256 MiB
 const SLOW_DISK_BYTES_PER_SECOND: u64 = 16 << 20; // 16 MiB/s
 /// An idle connection is dropped sooner than the hub does it (10 s).
 const POOL_IDLE: Duration = Duration::from_secs(5);
+/// How often a call is sent again at most.
+const MOST_RETRIES: usize = 8;
 
 /// A hub, spoken to as one agent. Not for several threads at once: make a client for each.
 pub struct Client {
@@ -263,12 +264,7 @@ impl Client {
 
     /// Tries until it succeeds, the failure is final, or the time for trying again is over.
     async fn retrying<T>(&self, attempt: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
-        let mut delays = ExponentialBuilder::new()
-            .with_jitter()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay(Duration::from_secs(2))
-            .with_max_times(8)
-            .build();
+        let mut rests = rests::of_a_call().take(MOST_RETRIES);
         let begun = Instant::now();
         let mut reached = false;
         loop {
@@ -276,7 +272,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let in_time = |delay| begun.elapsed() + delay < self.options.deadlines.retry;
+            let in_time = |rest| begun.elapsed() + rest < self.options.deadlines.retry;
             let revived = in_time(Duration::ZERO) && self.revived_after(&error);
             reached |= revived || !error.is_unreachable();
             let again = match &error {
@@ -286,8 +282,8 @@ impl Client {
                 ClientError::Unreachable { .. } => reached,
                 _ => false,
             };
-            match delays.next().filter(|delay| again && in_time(*delay)) {
-                Some(delay) => tokio::time::sleep(delay).await,
+            match rests.next().filter(|rest| again && in_time(*rest)) {
+                Some(rest) => tokio::time::sleep(rest).await,
                 None => return Err(error),
             }
         }

@@ -1,24 +1,18 @@
 //! Hints about all of an agent's rooms, for as long as somebody takes them: opened again after every end of the hub or of
 //! the way to it. Carries no message; whoever is told of one reads the room.
 
-use std::time::Duration;
-
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use http::header::ACCEPT;
+use parler_protocol::HubId;
 use parler_protocol::api::{RoomHint, RoomHints};
 use parler_protocol::paths::{self, event};
-use parler_protocol::{ErrorCode as Code, HubId};
 
 use crate::request::Request;
 use crate::sse_response::{Arrived, SseResponse};
-use crate::{Asked, Client, ClientError};
+use crate::{Asked, Client, ClientError, rests};
 
 /// Largest event: all rooms of an agent that is in very many.
 const MAX_EVENT_BYTES: usize = 16 << 20; // 16 MiB
-/// The first rest after the hub has gone away. Each further one is longer, and none like another.
-const FIRST_REST: Duration = Duration::from_millis(100);
-/// The longest rest, to which chance adds as much again.
-const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// What a stream of hints brings.
 #[derive(Debug)]
@@ -41,7 +35,7 @@ pub struct HintStream<'a> {
     open: Option<Open>,
     is_away: bool,
     is_revived: bool,
-    rests: Rests,
+    rests: ExponentialBackoff,
 }
 
 /// A connection, with what was known when it was asked for.
@@ -51,8 +45,6 @@ struct Open {
     events: SseResponse,
 }
 
-type Rests = Box<dyn Iterator<Item = Duration>>;
-
 impl Client {
     /// Hints about all my rooms, from the first call of [`HintStream::next`] until it is dropped.
     pub fn hints(&self) -> HintStream<'_> {
@@ -61,7 +53,7 @@ impl Client {
             open: None,
             is_away: false,
             is_revived: false,
-            rests: rests(),
+            rests: rests::of_a_stream(),
         }
     }
 }
@@ -94,7 +86,7 @@ impl HintStream<'_> {
                     }
                 }
             }
-            std::thread::sleep(self.rests.next().unwrap_or(LONGEST_REST));
+            std::thread::sleep(self.rests.next().expect("rests have no end"));
         }
     }
 
@@ -128,7 +120,7 @@ impl HintStream<'_> {
                 let heads: RoomHints = self.client.read_json(&event.data)?;
                 told(&heads.rooms);
                 (self.is_away, self.is_revived) = (false, false);
-                self.rests = rests();
+                self.rests = rests::of_a_stream();
                 Hinted::Heads(heads)
             }
             Ok(event::HINT) => {
@@ -142,22 +134,10 @@ impl HintStream<'_> {
     }
 }
 
-fn rests() -> Rests {
-    let rests = ExponentialBuilder::new()
-        .with_jitter()
-        .with_min_delay(FIRST_REST)
-        .with_max_delay(LONGEST_REST)
-        .without_max_times();
-    Box::new(rests.build())
-}
-
 /// Whether asking again later may help. What is no hub may be a proxy whose hub is being restarted.
 fn passes(error: &ClientError) -> bool {
     match error {
-        ClientError::Problem(problem) => matches!(
-            problem.code,
-            Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::Unavailable
-        ),
+        ClientError::Problem(problem) => problem.code.is_retryable(),
         ClientError::Unreachable { .. }
         | ClientError::Lost { .. }
         | ClientError::Deadline { .. }

@@ -3,13 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::ExponentialBackoff;
 use parler_protocol::ErrorCode;
 
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, rests};
 
-/// Longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often a hub may answer and then end before the next byte. A blob that is damaged there ends at the same byte each
 /// time, however long one waits.
 const MOST_EMPTY_ANSWERS: u32 = 5;
@@ -22,7 +20,7 @@ pub(crate) struct Patience {
     failing_since: Option<Instant>,
     /// Answers since then that began and brought nothing.
     empty_answers: u32,
-    pauses: ExponentialBackoff,
+    rests: ExponentialBackoff,
 }
 
 impl Patience {
@@ -31,15 +29,16 @@ impl Patience {
             most,
             failing_since: None,
             empty_answers: 0,
-            pauses: pauses(),
+            rests: rests::of_a_call(),
         }
     }
 
     /// Bytes have moved.
     pub(crate) fn progressed(&mut self) {
+        // Also where nothing failed: an answer that was asked for in the ordinary course is not empty any more.
+        self.empty_answers = 0;
         if self.failing_since.take().is_some() {
-            self.empty_answers = 0;
-            self.pauses = pauses();
+            self.rests = rests::of_a_call();
         }
     }
 
@@ -51,23 +50,14 @@ impl Patience {
     /// Waits a moment after this failure, or gives it back where waiting does not help, or not any more.
     pub(crate) fn pause(&mut self, client: &Client, failure: ClientError) -> Result<(), ClientError> {
         let since = *self.failing_since.get_or_insert_with(Instant::now);
-        let pause = self.pauses.next().unwrap_or(LONGEST_PAUSE);
-        let in_time = since.elapsed() + pause < self.most && self.empty_answers < MOST_EMPTY_ANSWERS;
+        let rest = self.rests.next().expect("rests have no end");
+        let in_time = since.elapsed() + rest < self.most && self.empty_answers < MOST_EMPTY_ANSWERS;
         if !in_time || !(client.revived_after(&failure) || is_passing(&failure)) {
             return Err(failure);
         }
-        client.rest(pause);
+        client.rest(rest);
         Ok(())
     }
-}
-
-fn pauses() -> ExponentialBackoff {
-    ExponentialBuilder::new()
-        .with_jitter()
-        .with_min_delay(Duration::from_millis(50))
-        .with_max_delay(LONGEST_PAUSE)
-        .without_max_times()
-        .build()
 }
 
 /// Whether a hub that was reached a moment ago may answer otherwise a moment later.
@@ -81,5 +71,21 @@ pub(crate) fn is_passing(failure: &ClientError) -> bool {
             )
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of many bundles asks for what is left after each one that was cut; each brings bytes, and none is a failure.
+    #[test]
+    fn an_answer_that_brings_bytes_is_not_empty() {
+        let mut patience = Patience::new(Duration::from_secs(60));
+        for _ in 0..MOST_EMPTY_ANSWERS {
+            patience.answered();
+            patience.progressed();
+        }
+        assert_eq!(patience.empty_answers, 0);
     }
 }

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
-use parler_client::{Client, EventStream, Streamed};
+use parler_client::{Client, EventStream, Streamed, rests_of_a_stream};
 use parler_protocol::{HubId, RoomName, Seq};
 use serde_json::json;
 
@@ -17,11 +16,6 @@ use crate::log_entry::LogEntry;
 use crate::output::Output;
 use crate::text::Extent;
 use crate::view::render;
-
-/// The first rest after the hub has gone away. Each further one is longer, and none like another.
-const FIRST_REST: Duration = Duration::from_millis(100);
-/// The longest rest, to which chance adds as much again.
-const LONGEST_REST: Duration = Duration::from_secs(5);
 
 pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result<()> {
     let room = context.room()?;
@@ -81,20 +75,15 @@ struct Outage {
 
 impl Outage {
     fn none() -> Self {
-        let rests = ExponentialBuilder::new()
-            .with_jitter()
-            .with_min_delay(FIRST_REST)
-            .with_max_delay(LONGEST_REST)
-            .without_max_times();
         Self {
             is_told: false,
             is_called_newer: false,
-            rests: Box::new(rests.build()),
+            rests: Box::new(rests_of_a_stream()),
         }
     }
 
     fn rest(&mut self) {
-        std::thread::sleep(self.rests.next().unwrap_or(LONGEST_REST));
+        std::thread::sleep(self.rests.next().expect("rests have no end"));
     }
 }
 
