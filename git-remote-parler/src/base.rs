@@ -7,7 +7,7 @@ use std::str::FromStr;
 use gix::bstr::ByteSlice;
 use parler_protocol::{BaseHint, Oid};
 
-use crate::repository::{RemoteConfig, Repository, RepositoryError, mapped};
+use crate::repository::{LocalRef, RemoteConfig, Repository, RepositoryError, mapped};
 
 /// Which commits outside the room a bundle may be made against: `parler.base`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -137,6 +137,13 @@ pub(crate) fn ordinary_remotes(repository: &Repository) -> Result<Vec<RemoteConf
     failed.map_or(Ok(remotes), Err)
 }
 
+/// What a remote calls the refs that this repository has of it.
+pub(crate) fn names_at(remote: &RemoteConfig, repository: &Repository) -> Result<Vec<String>, RepositoryError> {
+    let tracked = tracking_refs(repository)?;
+    let of_remote = tracked.iter().filter(|tracking| tracking.remote == remote.name);
+    Ok(of_remote.map(|tracking| tracking.hint.name.to_string()).collect())
+}
+
 fn tracking_refs(repository: &Repository) -> Result<Vec<TrackingRef>, RepositoryError> {
     let remotes = ordinary_remotes(repository)?;
     if remotes.is_empty() {
@@ -174,7 +181,40 @@ fn tracking_refs(repository: &Repository) -> Result<Vec<TrackingRef>, Repository
         mark_default(&mut of_remote, head);
         tracked.extend(of_remote);
     }
+    if let [only] = remotes.as_slice() {
+        let known: HashSet<Oid> = tracked.iter().map(|tracking| tracking.oid).collect();
+        let cut: HashSet<Oid> = repository.shallow_oids().into_iter().collect();
+        let is_of_remote = |local: &&LocalRef| cut.contains(&local.oid) && !known.contains(&local.oid);
+        tracked.extend(
+            refs.iter()
+                .filter(is_of_remote)
+                .filter_map(|local| fetched_by_name(only, local)),
+        );
+    }
     Ok(tracked)
+}
+
+/// A ref at a commit where a shallow history ends, so that it was fetched, outside of the remote's refspecs: CI jobs
+/// check out what they fetch by name, as `refs/remotes/pull/7/merge` or `refs/pipelines/7`.
+fn fetched_by_name(remote: &RemoteConfig, local: &LocalRef) -> Option<TrackingRef> {
+    const OWN: [&str; 3] = ["refs/heads/", "refs/tags/", "refs/parler/"];
+    if OWN.iter().any(|root| local.name.starts_with(root)) {
+        return None;
+    }
+    let there = match local.name.strip_prefix("refs/remotes/") {
+        Some(rest) => format!("refs/{rest}"),
+        None => local.name.clone(),
+    };
+    let url = remote.urls.first().and_then(|url| address_for_others(url));
+    Some(TrackingRef {
+        oid: local.oid,
+        remote: remote.name.clone(),
+        hint: BaseHint {
+            name: there.parse().ok()?,
+            url,
+        },
+        is_default: true,
+    })
 }
 
 /// Marks the branch that the remote's HEAD pointed at when it was cloned; else main, master, or the only one.

@@ -11,7 +11,8 @@ use parler_protocol::{BaseHint, Oid, RefName};
 use crate::base::{is_local, ordinary_remotes, without_credentials};
 use crate::fetch::Notice;
 use crate::fetch_plan::External;
-use crate::git::{GitError, Side, one_line};
+use crate::git::one_line;
+use crate::object_fetch::{Depth, fetch_objects};
 use crate::repository::{RemoteConfig, Repository, RepositoryError};
 
 /// How long the other remotes may take, all together, for what one fetch from a room misses.
@@ -171,7 +172,7 @@ impl<'a> BaseFetch<'a> {
             notice(&one_line(line.as_bytes()));
         }
         let began = Instant::now();
-        let result = fetch(self.repository, &remote.name, &refspecs, self.patience);
+        let result = fetch_objects(self.repository, &remote.name, &refspecs, Depth::AsHere, self.patience);
         self.patience = self.patience.saturating_sub(began.elapsed());
         if let Err(error) = result {
             self.failure = Some(error.to_string());
@@ -200,31 +201,6 @@ fn attempts(repository: &Repository, hint: &BaseHint, oids: &[Oid]) -> Vec<Vec<S
     } else {
         vec![vec![hint.name.to_string()], exact]
     }
-}
-
-fn fetch(repository: &Repository, remote: &str, refspecs: &[String], patience: Duration) -> Result<(), GitError> {
-    let mut fetch = repository
-        .command(Side::Push, "fetch")
-        // Nobody sees a question: git's stderr is ours. A program that answers for the user, as in GIT_ASKPASS, may.
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .args([
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-            "--no-recurse-submodules",
-            // Without it git would move the remote's tracking refs on the way.
-            "--refmap=",
-        ]);
-    if repository.is_shallow() {
-        fetch = fetch.arg("--depth=1");
-    }
-    fetch
-        .args(["--end-of-options", remote])
-        .args(refspecs)
-        .patience(patience)
-        .run()
-        .map(|_| ())
 }
 
 /// The configured remotes that a hint means: the one at its address. A hint without one is of a place on its author's

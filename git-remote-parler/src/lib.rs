@@ -11,6 +11,7 @@ mod fetch_plan;
 pub mod git;
 pub mod import;
 mod keep;
+mod object_fetch;
 pub mod pack;
 pub mod pins;
 pub mod push;

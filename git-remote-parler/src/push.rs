@@ -7,6 +7,7 @@ use parler_protocol::api::Posted;
 use parler_protocol::{BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName};
 
 use crate::base::BasePolicy;
+use crate::fetch::Notice;
 use crate::git::GitError;
 use crate::pack::PackError;
 use crate::pins::Pin;
@@ -15,12 +16,14 @@ use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
 
 mod decision;
+mod deepen;
 mod kinship;
 mod plan;
 mod post;
 mod run;
 
 pub use decision::Refusal;
+pub use deepen::DeepenPolicy;
 
 /// What the caller's configuration says about pushes.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,8 @@ pub struct PushPolicy {
     pub create_room: bool,
     /// What a bundle may be made against: `parler.base`.
     pub base: BasePolicy,
+    /// What happens where history is cut off: `parler.deepen`.
+    pub deepen: DeepenPolicy,
 }
 
 /// One ref to move.
@@ -161,6 +166,8 @@ pub struct CutOff {
     pub room: RoomName,
     /// Where it ends; at least one.
     pub commits: Vec<Oid>,
+    /// Why fetching the rest failed, where `parler.deepen` let us try.
+    pub tried: Option<String>,
     /// The command that helps.
     pub command: String,
 }
@@ -169,9 +176,12 @@ impl CutOff {
     /// What is wrong, without what helps.
     pub fn what(&self) -> String {
         let cut = self.commits.first().map(Oid::to_string).unwrap_or_default();
+        let tried = self.tried.as_ref();
+        let tried = tried.map(|why| format!("; fetching the rest failed: {why}"));
         format!(
-            "history is cut off here at {cut}, which neither room '{}' nor the base holds",
-            self.room
+            "history is cut off here at {cut}, which neither room '{}' nor the base holds{}",
+            self.room,
+            tried.unwrap_or_default()
         )
     }
 }
@@ -232,6 +242,7 @@ pub struct Pusher<'a> {
     room: &'a RoomName,
     policy: &'a PushPolicy,
     cache: &'a RoomCache,
+    notice: Option<Notice<'a>>,
 }
 
 impl<'a> Pusher<'a> {
@@ -249,6 +260,15 @@ impl<'a> Pusher<'a> {
             room,
             policy,
             cache,
+            notice: None,
+        }
+    }
+
+    /// Tells what is done meanwhile, a line at a time.
+    pub fn telling(self, notice: Notice<'a>) -> Self {
+        Self {
+            notice: Some(notice),
+            ..self
         }
     }
 

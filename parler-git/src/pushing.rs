@@ -13,6 +13,7 @@ use parler_client::Client;
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
 use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -237,7 +238,10 @@ pub(crate) fn push(
         policy,
         lookup,
     } = destination;
-    let report = Pusher::new(context.repository()?, client, room, policy, &cache).push(request, lookup)?;
+    let remarks = RefCell::new(&mut *output);
+    let notice = |line: &str| remarks.borrow_mut().remark(line);
+    let pusher = Pusher::new(context.repository()?, client, room, policy, &cache).telling(&notice);
+    let report = pusher.push(request, lookup)?;
     // What failed for another ref comes after that one.
     let refused = || report.refs.iter().filter_map(refused);
     let failure = refused()

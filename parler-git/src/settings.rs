@@ -18,6 +18,11 @@ pub(crate) const KEYS: &[Meaning] = &[
         "Whether a push makes the room it names. Otherwise only on the local hub.",
     ),
     (
+        "parler.deepen",
+        "What becomes of a push from a shallow clone whose history is cut off where no receiver can go on: `auto` fetches \
+         the rest from the remotes that are no rooms; otherwise it is refused, with the command.",
+    ),
+    (
         "parler.fetchBase",
         "Whether commits that a bundle builds on are fetched from the configured remote they are from. Default: true.",
     ),

@@ -30,6 +30,7 @@ mod repositories;
 mod room_head;
 mod secrets;
 mod several_machines;
+mod shallow;
 mod signatures;
 mod story;
 mod tags;

@@ -7,6 +7,7 @@ use parler_protocol::api::Posted;
 use parler_protocol::{BundleId, Oid, RefName, RefUpdate};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
+use super::deepen::{DeepenPolicy, bring_history};
 use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
 use super::post::Packed;
 use super::{
@@ -259,9 +260,9 @@ impl Push<'_, '_> {
             own: self.pusher.client.identity().key.id(),
             name_every_tip: self.request.name_every_tip || !self.request.loose.is_empty(),
         };
-        let plan = match planner.plan(&tips)? {
+        let plan = match self.plan(&planner, &tips)? {
             Ok(plan) => plan,
-            Err(Unplanned::CutOff(commits)) => return self.refuse_cut_off(&commits),
+            Err(cut_off) => return self.refuse_cut_off(cut_off),
         };
         if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {
             return Ok(());
@@ -297,15 +298,36 @@ impl Push<'_, '_> {
         Ok(())
     }
 
-    fn refuse_cut_off(&mut self, commits: &[Oid]) -> Result<(), PushError> {
+    /// Plans the push; once more with the history that was missing, where that may be fetched. A dry run fetches nothing.
+    fn plan(&self, planner: &Planner<'_>, tips: &[Tip]) -> Result<Result<Plan, CutOff>, PushError> {
+        let Unplanned::CutOff(commits) = match planner.plan(tips)? {
+            Ok(plan) => return Ok(Ok(plan)),
+            Err(unplanned) => unplanned,
+        };
+        let deepens = self.pusher.policy.deepen == DeepenPolicy::Auto;
+        if !deepens || self.request.dry_run {
+            return Ok(Err(self.cut_off(commits, None)?));
+        }
+        let tried = bring_history(self.repository(), &commits, self.pusher.notice)?;
+        Ok(match planner.plan(tips)? {
+            Ok(plan) => Ok(plan),
+            Err(Unplanned::CutOff(commits)) => Err(self.cut_off(commits, tried)?),
+        })
+    }
+
+    fn cut_off(&self, commits: Vec<Oid>, tried: Option<String>) -> Result<CutOff, PushError> {
         let remotes = ordinary_remotes(self.repository())?;
         let remote = remotes.first().map_or("", |remote| remote.name.as_str());
         let command = format!("git fetch --unshallow {remote}");
-        let cut_off = CutOff {
+        Ok(CutOff {
             room: self.report.room.clone(),
-            commits: commits.to_vec(),
+            commits,
+            tried,
             command: command.trim_end().to_owned(),
-        };
+        })
+    }
+
+    fn refuse_cut_off(&mut self, cut_off: CutOff) -> Result<(), PushError> {
         if self.moves.is_empty() {
             return Err(cut_off.into());
         }

@@ -42,6 +42,12 @@ impl Repository {
         }
     }
 
+    /// Whether history ends at one of these commits, in a shallow repository.
+    pub(crate) fn is_cut(&self, commits: &[Oid]) -> bool {
+        let cut = self.shallow_oids();
+        commits.iter().any(|commit| cut.contains(commit))
+    }
+
     fn boundary_by_gix(&self, tips: &[Oid], haves: &[Oid]) -> Result<Boundary, RepositoryError> {
         let local = self.local();
         let tips = tips
@@ -146,7 +152,7 @@ impl Repository {
     }
 
     /// The commits at which a shallow repository's history ends.
-    fn shallow_oids(&self) -> Vec<Oid> {
+    pub(crate) fn shallow_oids(&self) -> Vec<Oid> {
         let text = std::fs::read_to_string(self.common_dir().join("shallow")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }

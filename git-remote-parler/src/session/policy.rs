@@ -2,7 +2,7 @@
 
 use crate::base::BasePolicy;
 use crate::fetch::FetchPolicy;
-use crate::push::PushPolicy;
+use crate::push::{DeepenPolicy, PushPolicy};
 use crate::repository::{Repository, RepositoryError};
 
 /// How pushes and fetches are to be done.
@@ -15,7 +15,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads `parler.base`, `parler.createRoom` and `parler.fetchBase`. `is_local`: the hub is this user's own, where
+    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen` and `parler.fetchBase`. `is_local`: the hub is this user's own, where
     /// rooms are made unless the configuration forbids it.
     ///
     /// # Errors
@@ -24,9 +24,15 @@ impl Policy {
         let base = repository.config_string("parler.base")?.unwrap_or_default();
         let base: BasePolicy = base.parse().unwrap_or_default();
         let create_room = repository.config_bool("parler.createRoom")?.unwrap_or(is_local);
+        let deepen = repository.config_string("parler.deepen")?.unwrap_or_default();
+        let deepen: DeepenPolicy = deepen.parse().unwrap_or_default();
         let fetch_base = repository.config_bool("parler.fetchBase")?.unwrap_or(true);
         Ok(Self {
-            push: PushPolicy { create_room, base },
+            push: PushPolicy {
+                create_room,
+                base,
+                deepen,
+            },
             fetch: FetchPolicy {
                 fetch_base,
                 ..FetchPolicy::default()

@@ -1,5 +1,6 @@
 //! A batch of `push` lines, and the line that answers each.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -123,8 +124,17 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         }
         // What was listed is good for one push: after it the room has moved on.
         let lookup = self.room.take().map_or(RoomLookup::Unread, RoomLookup::from);
-        let client = &self.connected()?.client;
-        let pusher = Pusher::new(self.repository()?, client, name, &policy, &cache);
+        let quiet = self.options.is_quiet();
+        let errors = RefCell::new(&mut self.errors);
+        let notice = |line: &str| {
+            if !quiet {
+                let _ = writeln!(errors.borrow_mut(), "parler: {line}");
+            }
+        };
+        let connected = self.connected.as_ref();
+        let client = &connected.ok_or_else(|| SessionError::command(b"push"))?.client;
+        let repository = self.repository.as_ref().ok_or(SessionError::NoRepository)?;
+        let pusher = Pusher::new(repository, client, name, &policy, &cache).telling(&notice);
         let extra = |bundle| options.parts(bundle);
         let request = PushRequest {
             changes,

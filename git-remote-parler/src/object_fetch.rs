@@ -1,0 +1,51 @@
+//! One fetch of objects from a configured remote, by git as its user set it up: writes no ref, tag or `FETCH_HEAD`, asks
+//! nobody, and never takes an address that came over the wire.
+
+use std::time::Duration;
+
+use crate::git::{GitError, Side};
+use crate::repository::Repository;
+
+/// How far back a fetch goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// As far as the repository does: a shallow one does not grow.
+    AsHere,
+    /// To the beginning: a shallow repository becomes a whole one, as far as what is asked for leads.
+    Whole,
+}
+
+/// Fetches what these refspecs without destination mean: names of the remote's refs, or objects.
+pub(crate) fn fetch_objects(
+    repository: &Repository,
+    remote: &str,
+    refspecs: &[String],
+    depth: Depth,
+    patience: Duration,
+) -> Result<(), GitError> {
+    let mut fetch = repository
+        .command(Side::Push, "fetch")
+        // Nobody sees a question: git's stderr is ours. A program that answers for the user, as in GIT_ASKPASS, may.
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .args([
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--no-recurse-submodules",
+            // Without it git would move the remote's tracking refs on the way.
+            "--refmap=",
+        ]);
+    if repository.is_shallow() {
+        fetch = fetch.arg(match depth {
+            Depth::AsHere => "--depth=1",
+            Depth::Whole => "--unshallow",
+        });
+    }
+    fetch
+        .args(["--end-of-options", remote])
+        .args(refspecs)
+        .patience(patience)
+        .run()
+        .map(|_| ())
+}

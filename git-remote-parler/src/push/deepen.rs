@@ -1,0 +1,87 @@
+//! Brings the history that a shallow repository lacks, where a bundle cannot be made without and the configuration lets
+//! us (`parler.deepen=auto`). Writes objects and git's own record of where history ends; no ref.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::time::Duration;
+
+use parler_protocol::Oid;
+
+use crate::base::{names_at, ordinary_remotes};
+use crate::fetch::Notice;
+use crate::git::one_line;
+use crate::object_fetch::{Depth, fetch_objects};
+use crate::repository::{Repository, RepositoryError};
+
+/// How long a remote may take to send the rest of a history.
+const DEEPEN_PATIENCE: Duration = Duration::from_secs(1800);
+
+/// What happens to a push whose history is cut off: `parler.deepen`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeepenPolicy {
+    /// It is refused, with the command that deepens. Everything but `auto`.
+    #[default]
+    Refuse,
+    /// `auto`: the rest is fetched from the remotes that are no rooms.
+    Auto,
+}
+
+impl FromStr for DeepenPolicy {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let is_auto = text.trim().eq_ignore_ascii_case("auto");
+        Ok(if is_auto { Self::Auto } else { Self::Refuse })
+    }
+}
+
+/// Fetches what lies behind the commits where history ends. Gives why it failed, as far as a remote said so; whether the
+/// history is whole now is for the next plan to see.
+pub(super) fn bring_history(
+    repository: &Repository,
+    cut: &[Oid],
+    notice: Option<Notice<'_>>,
+) -> Result<Option<String>, RepositoryError> {
+    let mut failure = None;
+    for remote in ordinary_remotes(repository)? {
+        // A remote called like an option cannot be asked.
+        if remote.name.starts_with('-') {
+            continue;
+        }
+        let exact: Vec<String> = cut.iter().map(Oid::to_string).collect();
+        // A server that gives nothing but what its refs name is asked for those.
+        for refspecs in [exact, names_at(&remote, repository)?] {
+            if refspecs.is_empty() {
+                continue;
+            }
+            if let Some(notice) = notice {
+                let line = format!("fetching the rest of the history from {} (parler.deepen)", remote.name);
+                notice(&one_line(line.as_bytes()));
+            }
+            match fetch_objects(repository, &remote.name, &refspecs, Depth::Whole, DEEPEN_PATIENCE) {
+                Ok(()) if !repository.is_cut(cut) => return Ok(None),
+                Ok(()) => {}
+                Err(error) => failure = Some(error.to_string()),
+            }
+        }
+    }
+    Ok(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_auto_deepens() {
+        for (text, policy) in [
+            ("auto", DeepenPolicy::Auto),
+            (" AUTO ", DeepenPolicy::Auto),
+            ("", DeepenPolicy::Refuse),
+            ("never", DeepenPolicy::Refuse),
+            ("true", DeepenPolicy::Refuse),
+        ] {
+            assert_eq!(text.parse(), Ok(policy), "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Clones of depth 1, as CI jobs and agents in the cloud have them: what is built on one travels thin, and where nobody
+//! could go on from where its history ends, the push is refused or the rest is fetched.
+
+use parler_harness::{Repository, World};
+
+use super::{room_refs, world};
+
+/// A depth-1 clone with a commit of its own, whose base nobody is said to have.
+fn below_the_boundary<'w>(world: &'w World, origin: &Repository<'w>) -> Repository<'w> {
+    let url = format!("file://{}", origin.path().display());
+    let shallow = world.clone_with(&url, "shallow", "--depth=1");
+    shallow.git("config parler.base none").success();
+    shallow.commit("a.txt", "one\n");
+    shallow
+}
+
+fn is_shallow(repository: &Repository<'_>) -> bool {
+    repository.git("rev-parse --is-shallow-repository").success().out() == "true\n"
+}
+
+#[test]
+fn what_a_job_builds_on_a_ref_that_it_fetched_by_name_travels_thin() {
+    let world = world();
+    let origin = world.origin();
+    let request = world.clone_of(&origin, "request");
+    let merge = request.commit("asked.txt", "for\n");
+    request.git("push --quiet origin HEAD:refs/pull/7/merge").success();
+
+    // As the jobs of hosted CI check out what somebody asks to be merged.
+    let job = world.init("job", "");
+    let url = format!("file://{}", origin.path().display());
+    job.git(["remote", "add", "origin", &url]).success();
+    job.git("fetch --quiet --depth=1 origin +refs/pull/7/merge:refs/remotes/pull/7/merge")
+        .success();
+    job.git("checkout --quiet --detach refs/remotes/pull/7/merge").success();
+
+    // Without a commit of its own there is nothing to make a bundle of.
+    job.git("push --quiet parler::room/job HEAD:refs/heads/asked").success();
+    let fix = job.commit("fix.txt", "it\n");
+    let pushed = job
+        .user()
+        .parler("push --json --room job HEAD:refs/heads/fix")
+        .success()
+        .json();
+    assert_eq!(pushed["bundle"]["prerequisites"], serde_json::json!([merge]));
+    assert_eq!(pushed["bundle"]["commits"], 1);
+    assert!(is_shallow(&job));
+
+    for (name, options) in [("full", ""), ("other", "--depth=1")] {
+        let receiver = world.clone_with(&url, name, options);
+        receiver.git("fetch --quiet parler::room/job refs/heads/fix").success();
+        assert_eq!(receiver.rev("FETCH_HEAD"), fix, "{name}");
+        receiver.fsck();
+        receiver
+            .git("fetch --quiet parler::room/job refs/heads/asked")
+            .success();
+        assert_eq!(receiver.rev("FETCH_HEAD"), merge, "{name}");
+        assert_eq!(is_shallow(&receiver), !options.is_empty());
+    }
+}
+
+#[test]
+fn where_the_configuration_says_so_the_rest_of_the_history_is_fetched() {
+    let world = world();
+    let origin = world.origin();
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let before = shallow.refs();
+    shallow
+        .git("push parler::room/try HEAD:refs/heads/topic")
+        .success()
+        .warns("parler: fetching the rest of the history from origin (parler.deepen)");
+    assert!(!is_shallow(&shallow));
+    let mut after = shallow.refs();
+    after.retain(|name, _| !name.starts_with("refs/parler/"));
+    assert_eq!(after, before, "no ref but the bundle's has moved");
+    assert!(!shallow.path().join(".git/FETCH_HEAD").exists());
+    let clone = world.clone_with("parler::room/try", "clone", "--branch=topic");
+    assert_eq!(clone.rev("HEAD"), shallow.rev("HEAD"));
+    clone.fsck();
+
+    // git parler does the same.
+    let other = world.clone_with(format!("file://{}", origin.path().display()), "other", "--depth=1");
+    other.git("config parler.deepen auto").success();
+    other.git("config parler.base none").success();
+    other.commit("b.txt", "two\n");
+    other
+        .user()
+        .parler("push --room new HEAD:refs/heads/topic")
+        .success()
+        .warns("fetching the rest of the history from origin");
+    assert!(!is_shallow(&other));
+}
+
+#[test]
+fn a_server_that_gives_only_what_its_refs_name_is_asked_for_those() {
+    let world = world();
+    let origin = world.origin();
+    let shallow = below_the_boundary(&world, &origin);
+    let ahead = world.clone_of(&origin, "ahead");
+    ahead.commit("later.txt", "later\n");
+    ahead.git("push --quiet origin HEAD:refs/heads/main").success();
+    shallow.git("config parler.deepen auto").success();
+    // Of this version of git's protocol, a server sends no commit that none of its refs is at.
+    shallow.git("config protocol.version 0").success();
+    let before = shallow.refs();
+    shallow
+        .git("push --quiet parler::room/try HEAD:refs/heads/topic")
+        .success();
+    assert!(!is_shallow(&shallow));
+    assert_eq!(
+        shallow.rev("refs/remotes/origin/main"),
+        before["refs/remotes/origin/main"]
+    );
+    shallow.fsck();
+}
+
+#[test]
+fn a_history_that_cannot_be_fetched_is_refused_with_the_reason() {
+    let world = world();
+    let origin = world.origin();
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    // A dry run fetches nothing.
+    shallow
+        .git("push --dry-run parler::room/try HEAD:refs/heads/topic")
+        .failure()
+        .warns("shallow update not allowed");
+    assert!(is_shallow(&shallow));
+    shallow
+        .git("remote set-url origin file:///nonexistent/origin.git")
+        .success();
+    let refused = shallow.git("push parler::room/try HEAD:refs/heads/topic").failure();
+    refused
+        .warns("; fetching the rest failed: git fetch: ")
+        .warns(": git fetch --unshallow origin");
+    assert!(is_shallow(&shallow));
+    shallow
+        .user()
+        .parler("push --room try HEAD:refs/heads/topic")
+        .code(8)
+        .warns("fetching the rest failed");
+    shallow.git("config parler.base auto").success();
+    shallow
+        .git("push --quiet parler::room/try HEAD:refs/heads/topic")
+        .success();
+    assert_eq!(room_refs(&shallow.user(), "try").len(), 2);
+}
