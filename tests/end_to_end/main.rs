@@ -32,6 +32,7 @@ mod secrets;
 mod several_machines;
 mod shallow;
 mod signatures;
+mod smart_http;
 mod story;
 mod tags;
 mod thin;

@@ -21,6 +21,7 @@ mod raw_client;
 mod repository;
 mod request_log;
 mod signals;
+mod smart_http;
 mod snapshot;
 mod world;
 
@@ -40,5 +41,6 @@ pub use process::{DEADLINE, Running, end_process, started_with_mention_of};
 pub use raw_client::RawClient;
 pub use repository::Repository;
 pub use request_log::{Mark, RequestLog};
+pub use smart_http::SmartHttp;
 pub use snapshot::{Change, Snapshot};
 pub use world::World;
