@@ -27,6 +27,7 @@ mod race;
 mod reading;
 mod refs;
 mod repositories;
+mod repository_matrix;
 mod room_head;
 mod secrets;
 mod several_machines;
