@@ -163,8 +163,7 @@ mod tests {
             expected.push(format!("{c} refs/parler/{id}"));
         }
         for id in ["01".repeat(6), "01".repeat(32)] {
-            expected.push(format!("{c} refs/parler/{id}/HEAD"));
-            expected.push(format!("{c} refs/parler/{id}/heads/b/c"));
+            expected.push(format!("{c} refs/parler/{id}"));
         }
         for id in ["02".repeat(6), "02".repeat(32)] {
             expected.push(format!("{d} refs/parler/{id}"));

@@ -28,12 +28,19 @@ pub struct Pin {
 }
 
 /// The pins of a bundle: for one ref `refs/parler/<64 hex>`, for several `refs/parler/<64 hex>/heads/<name>` and so on,
-/// and the same under the first 12 digits when `short` (those come first). `HEAD` is called `HEAD`.
+/// and the same under the first 12 digits when `short` (those come first). `HEAD` is called `HEAD`, and is left out where
+/// another ref names the same: then it only says which of them its author had checked out.
 pub fn pins_of(id: &BundleId, refs: &[HeaderRef], short: bool) -> Vec<Pin> {
     let bases = short.then(|| id.short()).into_iter().chain([id.to_string()]);
+    let is_named = |tip: &&HeaderRef| {
+        let mut others = refs.iter().filter(|other| other.name.without_refs() != "HEAD");
+        tip.name.as_str() != "HEAD" || !others.any(|other| other.oid == tip.oid)
+    };
+    let named: Vec<&HeaderRef> = refs.iter().filter(is_named).collect();
     let below = |base: String| {
-        refs.iter().map(move |tip| {
-            let name = match refs.len() {
+        let count = named.len();
+        named.clone().into_iter().map(move |tip| {
+            let name = match count {
                 1 => format!("{PIN_ROOT}{base}"),
                 _ => format!("{PIN_ROOT}{base}/{}", tip.name.without_refs()),
             };
@@ -165,11 +172,18 @@ mod tests {
             [short.as_str(), &full]
         );
         assert_eq!(names(&pins_of(&id, &[tip("HEAD", "a")], false)), [full.as_str()]);
+        let with_head = [tip("HEAD", "a"), tip("refs/heads/a/b", "a")];
+        assert_eq!(names(&pins_of(&id, &with_head, false)), [full.as_str()]);
         let several = [tip("HEAD", "a"), tip("refs/heads/a/b", "a"), tip("refs/tags/v1", "b")];
-        let below = |base: &str| ["HEAD", "heads/a/b", "tags/v1"].map(|name| format!("{base}/{name}"));
+        let below = |base: &str| ["heads/a/b", "tags/v1"].map(|name| format!("{base}/{name}"));
         assert_eq!(
             names(&pins_of(&id, &several, true)),
             [below(&short), below(&full)].concat()
+        );
+        let apart = [tip("HEAD", "c"), tip("refs/heads/a/b", "a")];
+        assert_eq!(
+            names(&pins_of(&id, &apart, false)),
+            [format!("{full}/HEAD"), format!("{full}/heads/a/b")]
         );
     }
 

@@ -58,7 +58,7 @@ impl BundleView {
             id: part.blob,
             size: part.size,
             commits: part.commits,
-            refs: part.refs.iter().map(|bundled| bundled.name.to_string()).collect(),
+            refs: part.named_refs().map(|bundled| bundled.name.to_string()).collect(),
             base_name: hinted().or_else(|| part.base.clone()),
             base,
             subject: part.summary.clone(),

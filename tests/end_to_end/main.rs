@@ -6,6 +6,7 @@
 mod addresses;
 mod bad_input;
 mod bundle_files;
+mod bundle_interplay;
 mod counts;
 mod demo;
 mod dishonest_hub;

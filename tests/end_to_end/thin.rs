@@ -70,7 +70,7 @@ fn one_commit_of_a_long_history_is_a_few_kilobytes() {
         .says(&work.rev("HEAD~1"));
     assert_eq!(verify.out().matches("requires this ref").count(), 1, "{verify:?}");
     let heads = bobs.git("bundle list-heads b.bundle").success();
-    assert_eq!(heads.word(), format!("{commit} refs/heads/feature"));
+    assert_eq!(heads.word(), format!("{commit} HEAD\n{commit} refs/heads/feature"));
     // And git alone can use it.
     bobs.git("fetch --quiet b.bundle refs/heads/feature").success();
     assert_eq!(bobs.rev("FETCH_HEAD"), commit);

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use parler_protocol::limits::MAX_NEEDS;
+use parler_protocol::limits::{MAX_NEEDS, MAX_REF_UPDATES};
 use parler_protocol::{AgentId, BaseHint, BundleId, BundleRefName, Oid, RefName};
 
 use super::kinship::Kinship;
 use crate::advertisement::header_ref_name;
 use crate::base::{BaseTip, Bases};
 use crate::bundle::{BundleHeader, HeaderRef};
-use crate::repository::{Boundary, Repository, RepositoryError, Resolved};
+use crate::repository::{Boundary, LocalHead, Repository, RepositoryError, Resolved};
 use crate::room_state::{RoomBundle, RoomState};
 
 /// Most bundle tips, newest first, that count as commits the room has besides its refs.
@@ -151,7 +151,7 @@ impl Planner<'_> {
         let header = BundleHeader {
             object_format: self.repository.object_format(),
             prerequisites: new.prerequisites.clone(),
-            refs,
+            refs: self.with_head(refs)?,
         };
         let (needs, base) = self.sources(&header.prerequisites, &mut kinship)?;
         Ok(Ok(Plan {
@@ -163,6 +163,21 @@ impl Planner<'_> {
             }),
             refs_hint,
         }))
+    }
+
+    /// Puts `HEAD` first where it is one of the tips: whoever clones or fetches the file without a word gets that.
+    fn with_head(&self, mut refs: Vec<HeaderRef>) -> Result<Vec<HeaderRef>, RepositoryError> {
+        let (LocalHead::Branch { oid, .. } | LocalHead::Detached { oid }) = self.repository.head()? else {
+            return Ok(refs);
+        };
+        let head = header_ref_name(&BundleRefName::Head);
+        // A room's `refs/HEAD` cannot stand beside it, nor can what lies below that.
+        let is_taken = |tip: &HeaderRef| tip.name.without_refs().split('/').next() == Some(head.as_str());
+        let is_tip = refs.iter().any(|tip| tip.oid == oid) && !refs.iter().any(is_taken);
+        if is_tip && refs.len() < MAX_REF_UPDATES {
+            refs.insert(0, HeaderRef { name: head, oid });
+        }
+        Ok(refs)
     }
 
     /// The commits that receivers are expected to have.

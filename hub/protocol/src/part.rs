@@ -208,7 +208,7 @@ pub struct BundlePart {
     /// `application/x-git-bundle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// What the first ref points at. Other clients may write anything here.
+    /// What the first ref points at: `HEAD`, where the bundle has it. Other clients may write anything here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tip: Option<String>,
     /// For people: what the bundle was made against.
@@ -241,6 +241,17 @@ pub struct BundlePart {
     /// Where prerequisites that no bundle of this room holds come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_hint: Option<BaseHint>,
+}
+
+impl BundlePart {
+    /// Its refs, without a `HEAD` that only says which of the others its author had checked out.
+    pub fn named_refs(&self) -> impl Iterator<Item = &BundleRef> {
+        let is_head = |tip: &BundleRef| tip.name == BundleRefName::Head;
+        self.refs.iter().filter(move |tip| {
+            let mut others = self.refs.iter().filter(|other| !is_head(other));
+            !is_head(tip) || !others.any(|other| other.oid == tip.oid)
+        })
+    }
 }
 
 /// The change of one ref.
