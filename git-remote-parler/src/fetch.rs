@@ -225,7 +225,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Brings these objects here, with everything they reach. Those that are here already are left alone. One request
-    /// for up to 64 bundles.
+    /// for up to 10,000 bundles.
     ///
     /// # Errors
     /// [`FetchError`].

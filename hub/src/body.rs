@@ -17,7 +17,7 @@ use crate::hub_limits::HubLimits;
 use crate::problem::Refusal;
 use crate::state::SharedState;
 
-/// Largest JSON body of the calls that post no message.
+/// Largest JSON body of the calls that name no other limit.
 const MAX_JSON_BODY_BYTES: usize = 64 << 10; // 64 KiB
 
 /// Reads one request's body.
@@ -135,10 +135,10 @@ pub(crate) fn check_announced(headers: &HeaderMap, limit: u64) -> Result<(), Ref
     }
 }
 
-/// A JSON body, read strictly.
-pub(crate) struct Json<T>(pub(crate) T);
+/// A JSON body of at most this many bytes, read strictly.
+pub(crate) struct Json<T, const MOST: usize = MAX_JSON_BODY_BYTES>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<SharedState> for Json<T> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<SharedState> for Json<T, MOST> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &SharedState) -> Result<Self, Refusal> {
@@ -149,10 +149,8 @@ impl<T: DeserializeOwned> FromRequest<SharedState> for Json<T> {
                 "this call takes application/json",
             ));
         }
-        check_announced(&parts.headers, MAX_JSON_BODY_BYTES as u64)?;
-        let bytes = BodyReader::new(body, &state.options.limits)
-            .all(MAX_JSON_BODY_BYTES)
-            .await?;
+        check_announced(&parts.headers, MOST as u64)?;
+        let bytes = BodyReader::new(body, &state.options.limits).all(MOST).await?;
         let value = parse_json(&bytes).map_err(|error| Refusal::bad_request(error.to_string()))?;
         if !value.is_object() {
             // Fields by their position, which serde would take as well.

@@ -5,7 +5,7 @@ use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
     BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenSession, Page,
     PostMessage, Posted, Pushes, RefList, RoomAnswer, RoomList, SessionOpened, TokenCreated, TokenList, TokenSummary,
-    UploadProgress,
+    UploadProgress, WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
@@ -184,11 +184,16 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("readBundles", "Several bundles in one answer")
             .query::<bundles::Ids>("ids", "In the order they are wanted.")
             .required()
-            .answers(Answer::bytes(200, "For each a line `ID SIZE`, then its bytes.", paths::BUNDLES_TYPE).with(head))
+            .answers(Answer::bytes(200, BUNDLE_FRAMES, paths::BUNDLES_TYPE).with(head))
             .refuses(&[Code::TooLarge]),
+        Call::post(template::BUNDLES, bundles::post)
+            .called("readManyBundles", "More bundles than a query takes")
+            .takes::<WantedBundles>()
+            .answers(Answer::bytes(200, BUNDLE_FRAMES, paths::BUNDLES_TYPE).with(head)),
     ]
 }
 
+const BUNDLE_FRAMES: &str = "For each a line `ID SIZE`, then its bytes.";
 const SAME_KEY: &str = "A request under the same key finds what the first one made.";
 const BEGUN_HEADERS: &[Header] = &[Header::Location, Header::ParlerHead, Header::UploadOffset];
 const UPLOAD_HEADERS: &[Header] = &[Header::ParlerHead, Header::UploadOffset];

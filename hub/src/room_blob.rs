@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use crate::blob_store::{BlobError, BlobStore, BlobStream};
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
+use crate::state::HubState;
 use crate::store::BlobLocation;
 
 pub(crate) struct RoomBlob {
@@ -26,15 +27,16 @@ impl RoomBlob {
         let location = call
             .run(|| call.store().blob(call.principal.agent, &call.room, &id))
             .await?;
-        Ok(Self {
-            id,
-            location,
-            sent: call.state.metrics.blob_bytes_out.clone(),
-        })
+        Ok(Self::found(&call.state, id, location))
     }
 
-    pub(crate) fn id(&self) -> BundleId {
-        self.id
+    /// A blob that was found there.
+    pub(crate) fn found(state: &HubState, id: BundleId, location: BlobLocation) -> Self {
+        Self {
+            id,
+            location,
+            sent: state.metrics.blob_bytes_out.clone(),
+        }
     }
 
     /// Bytes.

@@ -354,6 +354,19 @@ pub trait Store: Send + Sync + 'static {
     /// Where the bytes of a blob of this room are ([`Need::Read`]).
     async fn blob(&self, agent: AgentId, room: &RoomName, id: &BundleId) -> Result<BlobLocation, StoreError>;
 
+    /// The lengths of these blobs in bytes, in their order. `NotFound` where the room lacks one ([`Need::Read`]).
+    async fn blob_sizes(&self, agent: AgentId, room: &RoomName, ids: &[BundleId]) -> Result<Vec<u64>, StoreError>;
+
+    /// Where the bytes of the first of these blobs are: of one at least, and then of as many as hold about `max_bytes`
+    /// together in the database, and no others ([`Need::Read`]).
+    async fn blobs(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        ids: &[BundleId],
+        max_bytes: usize,
+    ) -> Result<Vec<BlobLocation>, StoreError>;
+
     /// Every blob that is in the blob store and whose id begins with this byte.
     async fn file_blobs(&self, first_byte: u8) -> Result<HashSet<BundleId>, StoreError>;
 

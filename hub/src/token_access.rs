@@ -31,6 +31,7 @@ const OPEN: &[(&str, &str, Asks)] = &[
     ("GET", template::STREAM, Asks::InRoom(Need::Read)),
     ("GET", template::BLOB, Asks::InRoom(Need::Read)),
     ("GET", template::BUNDLES, Asks::InRoom(Need::Read)),
+    ("POST", template::BUNDLES, Asks::InRoom(Need::Read)),
     ("POST", template::MESSAGES, Asks::InRoom(Need::Post)),
     ("POST", template::UPLOADS, Asks::InRoom(Need::Post)),
     ("GET", template::UPLOAD, Asks::InRoom(Need::Post)),

@@ -271,6 +271,42 @@ fn a_hub_that_is_killed_in_the_middle_of_a_download_goes_on_with_it() {
 }
 
 #[test]
+fn thousands_of_small_bundles_that_are_cut_again_and_again_come_once() {
+    const COPIES: usize = 20;
+    let world = world();
+    let stage = stage(&world);
+    let carol = RawClient::new(&stage.proxy.url(), "carol");
+    let room: RoomName = carol.join(&stage.code);
+    let ids: Vec<BundleId> = (0..100)
+        .map(|number| {
+            let bytes: Arc<[u8]> = noise(3000, number).into();
+            let part = FilePart {
+                blob: BundleId::of(&bytes),
+                name: "noise".to_owned(),
+                size: bytes.len() as u64,
+                media_type: None,
+                summary: None,
+            };
+            let signed = carol.sign(&room, &carol.head(&room), vec![part.clone().into()]);
+            carol.calls.post(&room, &signed, None, Some(&bytes)).unwrap();
+            part.blob
+        })
+        .collect();
+    let wanted: Vec<BundleId> = ids.iter().cycle().take(ids.len() * COPIES).copied().collect();
+    let plan = (0..8).flat_map(|step| [Cut::Down(300_000 + step * 4099), Cut::Up(50), Cut::Down(40 * step)]);
+    stage.proxy.cut(plan);
+    let mut stream = carol.calls.bundles(&room, &wanted).unwrap();
+    for id in &wanted {
+        let blob = stream.next().unwrap().unwrap();
+        assert_eq!((blob.id, digest(blob)), (*id, *id));
+    }
+    assert!(stream.next().unwrap().is_none());
+    let (carried, size) = (stage.proxy.carried(), wanted.len() as u64 * 3000);
+    assert!(carried.cuts > 10, "{carried:?}");
+    assert!(carried.down < size + size / 4, "{carried:?} for {size}");
+}
+
+#[test]
 fn a_push_that_loses_its_race_sends_its_bytes_once() {
     let world = world();
     let stage = stage(&world);

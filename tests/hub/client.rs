@@ -103,6 +103,17 @@ async fn a_push_travels_from_one_client_to_another() {
             assert!(bytes == *bundle);
         }
         assert!(stream.next().unwrap().is_none());
+        // More than a query takes.
+        let many: Vec<_> = (0..100).map(|index| ids[index % 50 / 49]).collect();
+        let mut stream = bob.bundles(&room.room, &many).unwrap();
+        for id in &many {
+            let mut reader = stream.next().unwrap().unwrap();
+            assert_eq!(reader.id, *id);
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            assert_eq!(BundleId::of(&bytes), *id);
+        }
+        assert!(stream.next().unwrap().is_none());
         let mut bytes = Vec::new();
         bob.blob(&room.room, &ids[1]).unwrap().read_to_end(&mut bytes).unwrap();
         assert!(bytes == bundles[1]);

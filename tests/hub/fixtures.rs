@@ -127,6 +127,11 @@ async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_dow
         .await
         .expect(201)
         .head();
+    let bundles = bob
+        .post_bytes(&paths::many_bundles(&room.room), fixture("bundles-request.json"))
+        .await
+        .expect(200);
+    assert!(bundles.body.ends_with(bundle));
     let mut pushes: Value = bob.get(&paths::pushes(&room.room, Seq::ZERO)).await.expect(200).json();
     pushes["messages"][0]["mentions"] = json!(["reviewer"]);
     assert_shape("pushes-answer.json", &pushes);

@@ -108,6 +108,11 @@ async fn what_is_not_mine_looks_like_what_is_not() {
             ("GET", paths::refs(room), String::new()),
             ("GET", paths::blob(room, &blob), String::new()),
             ("GET", paths::bundles(room, &[blob]), String::new()),
+            (
+                "POST",
+                paths::many_bundles(room),
+                json!({ "ids": [blob, blob] }).to_string(),
+            ),
             ("POST", paths::INVITES.to_owned(), json!({ "room": room }).to_string()),
         ]
     };

@@ -29,6 +29,7 @@ const FILES: &[(&str, &str)] = &[
     ("rooms-answer.json", "RoomList"),
     ("session-answer.json", "SessionOpened"),
     ("session-request.json", "OpenSession"),
+    ("bundles-request.json", "WantedBundles"),
     ("upload-answer.json", "UploadProgress"),
     ("upload-request.json", "BeginUpload"),
 ];

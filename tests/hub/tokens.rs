@@ -21,6 +21,7 @@ const OPEN: &[(&str, &str, &[&str])] = &[
     ("GET", template::STREAM, &["read"]),
     ("GET", template::BLOB, &["read"]),
     ("GET", template::BUNDLES, &["read"]),
+    ("POST", template::BUNDLES, &["read"]),
     ("POST", template::MESSAGES, &["post"]),
     ("POST", template::UPLOADS, &["post"]),
     ("GET", template::UPLOAD, &["post"]),

@@ -215,7 +215,7 @@ impl<'a> BundleStream<'a> {
     fn ask_for_rest(&mut self) -> Result<Option<Option<String>>, ClientError> {
         let ids: Vec<_> = self.ids.iter().copied().collect();
         let client = self.pieces.client;
-        let response = client.attempt_once(&Request::get(paths::bundles(&self.room, &ids)))?;
+        let response = client.attempt_once(&client.bundles_request(&self.room, &ids)?)?;
         self.patience.answered();
         self.pieces = Pieces::new(client, response);
         self.is_framed = true;

@@ -6,9 +6,9 @@ use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
     CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, RoomAnswer,
-    RoomList, TokenCreated, TokenList, TokenSummary,
+    RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
 };
-use parler_protocol::limits::MAX_WAIT;
+use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths};
 use serde::Serialize;
 
@@ -240,14 +240,25 @@ impl Client {
         })
     }
 
-    /// Several bundles of a room in one answer, in the order asked for. Where the connection is lost, the rest is asked
-    /// for anew.
+    /// Several bundles of a room in one answer, in the order asked for: at most [`MAX_BUNDLES_PER_REQUEST`]. Where the
+    /// connection is lost, the rest is asked for anew.
     ///
     /// # Errors
     /// `not_found` when one of them is not in the room, and as every call.
+    ///
+    /// [`MAX_BUNDLES_PER_REQUEST`]: parler_protocol::limits::MAX_BUNDLES_PER_REQUEST
     pub fn bundles(&self, room: &RoomName, ids: &[BundleId]) -> Result<BundleStream<'_>, ClientError> {
-        let response = self.open(&Request::get(paths::bundles(room, ids)))?;
+        let response = self.open(&self.bundles_request(room, ids)?)?;
         Ok(BundleStream::new(self, room, ids, response))
+    }
+
+    /// Asks for bundles in the way that takes so many of them.
+    pub(crate) fn bundles_request(&self, room: &RoomName, ids: &[BundleId]) -> Result<Request<'static>, ClientError> {
+        if ids.len() <= MAX_BUNDLES_PER_QUERY {
+            return Ok(Request::get(paths::bundles(room, ids)));
+        }
+        let wanted = WantedBundles { ids: ids.to_vec() };
+        self.json(Method::POST, &paths::many_bundles(room), &wanted)
     }
 
     /// One blob of a room. Where the connection is lost, it goes on from the byte it had reached.

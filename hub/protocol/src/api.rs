@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    AgentId, AgentName, Challenge, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Oid, Part, RefName,
-    RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
+    AgentId, AgentName, BundleId, Challenge, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Oid, Part,
+    RefName, RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
@@ -309,6 +309,15 @@ pub struct UploadProgress {
     pub max_bytes: u64,
     /// When the hub forgets it unless more bytes come, milliseconds since 1970.
     pub expires_at: i64,
+}
+
+/// `POST /v1/rooms/{room}/bundles`: more bundles than the query of the GET takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WantedBundles {
+    /// Which, in the order they are wanted.
+    #[schemars(length(min = 1, max = limits::MAX_BUNDLES_PER_REQUEST))]
+    pub ids: Vec<BundleId>,
 }
 
 /// `PUT /v1/rooms/{room}/cursor`, and its answer: a cursor only moves forward, at most to the head.

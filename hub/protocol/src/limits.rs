@@ -44,7 +44,9 @@ pub const MAX_UPLOAD_BYTES: u64 = 2 * MAX_BLOB_BYTES;
 /// How long an upload is kept after its last byte.
 pub const UPLOAD_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Most bundles asked for in one request.
-pub const MAX_BUNDLES_PER_REQUEST: usize = 64;
+pub const MAX_BUNDLES_PER_REQUEST: usize = 10_000;
+/// Most bundles asked for in a query: with more of them proxies refuse the URL (64 ids are 4 KiB).
+pub const MAX_BUNDLES_PER_QUERY: usize = 64;
 
 /// Messages of one page when the reader names no limit.
 pub const DEFAULT_PAGE_MESSAGES: u32 = 200;

@@ -97,7 +97,12 @@ pub fn blob(room: &RoomName, id: &BundleId) -> String {
 /// `/v1/rooms/{room}/bundles?ids={id},{id}..`
 pub fn bundles(room: &RoomName, ids: &[BundleId]) -> String {
     let ids: Vec<_> = ids.iter().map(BundleId::to_string).collect();
-    format!("{ROOMS}/{room}/bundles?ids={}", ids.join(","))
+    format!("{}?ids={}", many_bundles(room), ids.join(","))
+}
+
+/// `/v1/rooms/{room}/bundles`, where the ids are in the body.
+pub fn many_bundles(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/bundles")
 }
 
 /// `/v1/rooms/{room}/uploads`

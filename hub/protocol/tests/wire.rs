@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use parler_protocol::api::{
     BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member, MemberList, OpenSession,
     Page, PostMessage, Posted, Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary,
-    SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress,
+    SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WantedBundles,
 };
 use parler_protocol::{
     AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
@@ -393,6 +393,10 @@ fn every_request_and_answer_is_as_written_down() {
             }],
         },
     );
+    let wanted = WantedBundles {
+        ids: vec![BundleId::of(b"# v2 git bundle\n")],
+    };
+    golden("bundles-request.json", &wanted);
     golden("upload-request.json", &BeginUpload { size: Some(20_000_000) });
     let upload = "000102030405060708090a0b0c0d0e0f".parse().unwrap();
     golden(

@@ -321,6 +321,26 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn blob_sizes(&self, agent: AgentId, room: &RoomName, ids: &[BundleId]) -> Result<Vec<u64>, StoreError> {
+        let (room, ids) = (room.clone(), ids.to_vec());
+        self.readers
+            .run(move |connection| blobs::sizes(connection, &room, &agent, &ids))
+            .await
+    }
+
+    async fn blobs(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        ids: &[BundleId],
+        max_bytes: usize,
+    ) -> Result<Vec<BlobLocation>, StoreError> {
+        let (room, ids) = (room.clone(), ids.to_vec());
+        self.readers
+            .run(move |connection| blobs::locate_first(connection, &room, &agent, &ids, max_bytes))
+            .await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await;
         self.writer.close().await

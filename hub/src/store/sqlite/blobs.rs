@@ -46,11 +46,55 @@ pub(super) fn locate(
     id: &BundleId,
 ) -> Result<BlobLocation, Failure> {
     let (room, _) = rooms::for_caller(connection, room, agent, Need::Read)?;
+    locate_in_room(connection, room.row, id)
+}
+
+/// The same of the first of several blobs: of one at least, and then until `max_bytes` of them are held.
+pub(super) fn locate_first(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    ids: &[BundleId],
+    max_bytes: usize,
+) -> Result<Vec<BlobLocation>, Failure> {
+    let (room, _) = rooms::for_caller(connection, room, agent, Need::Read)?;
+    let (mut found, mut held) = (Vec::new(), 0);
+    for id in ids {
+        let location = match locate_in_room(connection, room.row, id) {
+            // What is wrong with it is said to whoever begins with it.
+            Err(_) if !found.is_empty() => break,
+            located => located?,
+        };
+        if let BlobLocation::Inline(bytes) = &location {
+            held += bytes.len();
+        }
+        found.push(location);
+        if held >= max_bytes {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The lengths in bytes of blobs, for a member of a room that holds all of them.
+pub(super) fn sizes(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    ids: &[BundleId],
+) -> Result<Vec<u64>, Failure> {
+    let (room, _) = rooms::for_caller(connection, room, agent, Need::Read)?;
+    ids.iter()
+        .map(|id| size_in_room(connection, room.row, id)?.ok_or_else(|| StoreError::NotFound.into()))
+        .collect()
+}
+
+fn locate_in_room(connection: &Connection, room: i64, id: &BundleId) -> Result<BlobLocation, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT b.size, b.bytes FROM blobs b JOIN room_blobs l ON l.blob = b.blob AND l.room = ?1 WHERE b.id = ?2",
     )?;
     let found: Option<(i64, Option<Vec<u8>>)> = select
-        .query_row((room.row, id.as_bytes()), |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row((room, id.as_bytes()), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match found {
         None => Err(StoreError::NotFound.into()),
