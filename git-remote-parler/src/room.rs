@@ -68,7 +68,7 @@ pub enum RoomError {
 
 impl Room {
     /// Reads a room: what is new since the cached fold is asked for, verified and folded in. One request, two more
-    /// where no session is cached.
+    /// where no session is cached; of a very large room one for each part of its log.
     ///
     /// # Errors
     /// [`RoomError`].
@@ -86,22 +86,48 @@ impl Room {
                 let state = known.unwrap_or_else(|| RoomState::empty(hub, name.clone()));
                 Ok(Self { state, head })
             }
+            (PushesAnswer::Changed(pushes), known) => Self::follow(client, name, cache, known, pushes),
+        }
+    }
+
+    /// Folds what was answered into what is known, and asks for more as long as there is more.
+    fn follow(
+        client: &Client,
+        name: &RoomName,
+        cache: &RoomCache,
+        known: Option<RoomState>,
+        first: Pushes,
+    ) -> Result<Self, RoomError> {
+        let hub = client.hub_id()?;
+        let is_continued = known.is_some();
+        let mut state = known.unwrap_or_else(|| RoomState::empty(hub, first.room.clone()));
+        let mut pushes = first;
+        loop {
             // Another room's log, or another hub's, is signed as well as this one's.
-            (PushesAnswer::Changed(pushes), _) if pushes.room.key() != name.key() || pushes.hub != hub => {
+            if pushes.room.key() != name.key() || pushes.hub != hub {
                 let (room, answered) = (name.clone(), pushes.room);
-                Err(RoomError::OtherRoom { room, answered })
+                return Err(RoomError::OtherRoom { room, answered });
             }
-            (PushesAnswer::Changed(pushes), Some(state)) => {
-                let (room, claims) = Self::continue_from(state, &pushes)?;
-                client.witness().claimed(&hub, &pushes.room, &claims);
-                cache.store(&room.state);
-                Ok(room)
+            let claims = Self::fold(&mut state, &pushes, is_continued)?;
+            client.witness().claimed(&hub, &pushes.room, &claims);
+            if state.version() > Seq::ZERO {
+                // Each part is kept: whatever ends this, the next command goes on from here.
+                cache.store(&state);
             }
-            (PushesAnswer::Changed(pushes), None) => {
-                let (room, claims) = Self::from_start(&pushes, cache)?;
-                client.witness().claimed(&hub, &pushes.room, &claims);
-                Ok(room)
-            }
+            let Some(next) = pushes.next else {
+                let head = pushes.head;
+                return Ok(Self { state, head });
+            };
+            pushes = match Self::ask(client, name, Some(next))? {
+                PushesAnswer::Changed(more) => more,
+                PushesAnswer::NotModified { .. } => {
+                    return Err(RoomError::Incomplete {
+                        room: pushes.room,
+                        said: pushes.version,
+                        found: next,
+                    });
+                }
+            };
         }
     }
 
@@ -142,49 +168,34 @@ impl Room {
         })
     }
 
-    fn from_start(pushes: &Pushes, cache: &RoomCache) -> Result<(Self, Vec<Claim>), RoomError> {
-        let mut state = RoomState::empty(pushes.hub, pushes.room.clone());
-        let log = |why| RoomError::Log {
-            room: pushes.room.clone(),
-            why: Box::new(why),
-        };
-        let claims = state.fold(&raw(pushes)).map_err(log)?;
-        if state.version() != pushes.version {
-            let (said, found) = (pushes.version, state.version());
-            return Err(RoomError::Incomplete {
-                room: pushes.room.clone(),
-                said,
-                found,
-            });
-        }
-        if state.version() > Seq::ZERO {
-            cache.store(&state);
-        }
-        let head = pushes.head;
-        Ok((Self { state, head }, claims))
-    }
-
-    fn continue_from(mut state: RoomState, pushes: &Pushes) -> Result<(Self, Vec<Claim>), RoomError> {
-        let rewritten = |why: String| RoomError::Rewritten {
-            room: pushes.room.clone(),
-            why,
-        };
+    /// Folds one answer in, which leads as far as it says.
+    fn fold(state: &mut RoomState, pushes: &Pushes, is_continued: bool) -> Result<Vec<Claim>, RoomError> {
+        let room = || pushes.room.clone();
         let before = state.version();
         let claims = state.fold(&raw(pushes)).map_err(|why| match why {
-            FoldError::Forked { .. } | FoldError::Order { .. } => rewritten(why.to_string()),
+            FoldError::Forked { .. } | FoldError::Order { .. } if is_continued => RoomError::Rewritten {
+                room: room(),
+                why: why.to_string(),
+            },
             _ => RoomError::Log {
-                room: pushes.room.clone(),
+                room: room(),
                 why: Box::new(why),
             },
         })?;
-        if state.version() != pushes.version {
-            return Err(rewritten(format!(
-                "it ends at message {}, and message {before} was there",
-                pushes.version
-            )));
+        let (said, found) = (pushes.next.unwrap_or(pushes.version), state.version());
+        let goes_on = pushes.next.is_none_or(|next| next > before && next < pushes.version);
+        match found == said && goes_on {
+            true => Ok(claims),
+            false if is_continued => Err(RoomError::Rewritten {
+                room: room(),
+                why: format!("it ends at message {}, and message {before} was there", pushes.version),
+            }),
+            false => Err(RoomError::Incomplete {
+                room: room(),
+                said: pushes.version,
+                found,
+            }),
         }
-        let head = pushes.head;
-        Ok((Self { state, head }, claims))
     }
 }
 

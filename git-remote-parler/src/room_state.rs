@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parler_protocol::{
-    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, Message, ObjectFormat, Oid,
-    RefName, RoomName, Seq,
+    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, ObjectFormat, Oid, RefName,
+    RoomName, Seq,
 };
 use serde::{Deserialize, Serialize};
 
 mod fold;
+mod verified;
 
 pub use fold::FoldError;
 
@@ -228,14 +229,16 @@ impl RoomState {
     ///
     /// # Errors
     /// [`FoldError`] for the first message that is not to be believed; the state is of no use then.
-    pub fn fold(&mut self, messages: &[impl AsRef<[u8]>]) -> Result<Vec<Claim>, FoldError> {
+    pub fn fold(&mut self, messages: &[impl AsRef<[u8]> + Sync]) -> Result<Vec<Claim>, FoldError> {
         let mut claims = Vec::new();
-        for bytes in messages {
-            let message = Message::parse(bytes.as_ref()).map_err(|error| FoldError::NotAMessage {
-                after: self.version,
-                why: error.to_string(),
-            })?;
-            claims.extend(self.fold_message(&message)?);
+        for some in messages.chunks(verified::AT_ONCE) {
+            for checked in verified::read(some, &self.hub) {
+                let (message, verdict) = checked.map_err(|why| FoldError::NotAMessage {
+                    after: self.version,
+                    why,
+                })?;
+                claims.extend(self.fold_message(&message, verdict)?);
+            }
         }
         Ok(claims)
     }

@@ -32,6 +32,8 @@ pub struct HubLimits {
     pub max_upload_bytes: u64,
     /// How long an upload is kept after its last byte.
     pub upload_ttl: Duration,
+    /// An answer with pushes ends when it passes this many bytes.
+    pub pushes_bytes: usize,
     /// Streams that one agent may have open at once.
     pub max_streams: usize,
     /// Longest silence of a stream.
@@ -61,6 +63,7 @@ impl Default for HubLimits {
             max_uploads_of_all: 10_000,
             max_upload_bytes: limits::MAX_UPLOAD_BYTES,
             upload_ttl: limits::UPLOAD_TTL,
+            pushes_bytes: limits::MAX_PUSHES_BYTES,
             max_streams: 64,
             heartbeat: limits::STREAM_HEARTBEAT,
             stream_ttl: Duration::from_secs(3600), // 1 h

@@ -190,8 +190,10 @@ pub struct PushLog {
     pub room: RoomName,
     /// The number of the newest such message, 0 when there is none.
     pub version: Seq,
-    /// Those after the version asked for, in order, each as stored.
+    /// Those after the version asked for, in order, each as stored: the first of them where there are too many.
     pub messages: Vec<Bytes>,
+    /// The number of the last of these, where more follow.
+    pub next: Option<Seq>,
     /// The log's head in the same snapshot.
     pub head: Head,
 }
@@ -341,9 +343,15 @@ pub trait Store: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<LogPage, StoreError>;
 
-    /// The messages after version `since` that carry refs or bundles. `since` equal to the version: none
-    /// ([`Need::Refs`]).
-    async fn pushes(&self, agent: AgentId, room: &RoomName, since: Seq) -> Result<PushLog, StoreError>;
+    /// The messages after version `since` that carry refs or bundles, until they pass `max_bytes`. `since` equal to the
+    /// version: none ([`Need::Refs`]).
+    async fn pushes(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        since: Seq,
+        max_bytes: usize,
+    ) -> Result<PushLog, StoreError>;
 
     /// The refs as this hub folded them, with the log's head ([`Need::Refs`]).
     async fn refs(&self, agent: AgentId, room: &RoomName) -> Result<(RefList, Head), StoreError>;

@@ -128,6 +128,60 @@ async fn nothing_new_is_304_and_chat_does_not_change_that() {
 }
 
 #[tokio::test]
+async fn many_pushes_come_in_several_answers() {
+    let hub = TestHub::with(|options| {
+        options.open = true;
+        options.limits.pushes_bytes = 3000;
+    })
+    .await;
+    let alice = hub.agent("alice").await;
+    let room = Room {
+        room: alice.create_room("Pushed").await,
+        hub,
+        alice,
+    };
+    for number in 0..20 {
+        let push = Push::new().branch(&format!("b{number}"), None, Some(oid('a')));
+        room.push(push).await.expect(201).head();
+        let chat = text_message("chat");
+        let messages = paths::messages(&room.room.room);
+        room.alice.post(&messages, &chat).await.expect(201).head();
+    }
+    let ask = async |since: Seq, known: &str| {
+        let path = paths::pushes(&room.room.room, since);
+        let known = |request: hyper::http::request::Builder| request.header("if-none-match", known.to_owned());
+        room.alice.send("GET", &path, known, "").await
+    };
+    let (mut since, mut seqs, mut answers) = (Seq::ZERO, Vec::new(), 0);
+    loop {
+        // The tag of what is had already is no reason to say that there is no more.
+        let answer = ask(since, &format!("\"{since}\"")).await.expect(200);
+        let pushes: Pushes = answer.json();
+        assert_eq!((pushes.version, pushes.head.seq), (Seq::new(39), Seq::new(40)));
+        let last = Seq::new(*answer.seqs().last().unwrap());
+        assert_eq!(answer.header("etag"), format!("\"{last}\""));
+        seqs.extend(answer.seqs());
+        answers += 1;
+        let Some(next) = pushes.next else {
+            assert_eq!(last, pushes.version);
+            break;
+        };
+        assert_eq!(next, last);
+        assert!(
+            answer.body.len() > 3000 && answer.body.len() < 6000,
+            "{}",
+            answer.body.len()
+        );
+        since = next;
+    }
+    assert!(answers > 4, "{answers}");
+    assert_eq!(seqs, (0..20).map(|number| 2 * number + 1).collect::<Vec<u64>>());
+    // A part is never what the whole is the tag of.
+    assert_eq!(ask(Seq::ZERO, "\"39\"").await.status, 200);
+    ask(Seq::new(39), "\"39\"").await.expect(304).head();
+}
+
+#[tokio::test]
 async fn a_lost_race_names_every_ref_that_moved_and_moves_none() {
     let room = Room::new().await;
     let first = Push::new()

@@ -201,7 +201,7 @@ async fn read_back(directory: &Path, format: u32) {
     assert_eq!(refs, [("refs/heads/main", oid('3'), 3)]);
     assert_eq!(list.head_ref.unwrap().as_str(), "refs/heads/main");
     assert_eq!(list.object_format.unwrap().to_string(), "sha1");
-    let pushes = store.pushes(bob.agent, &build, Seq::ZERO).await.unwrap();
+    let pushes = store.pushes(bob.agent, &build, Seq::ZERO, usize::MAX).await.unwrap();
     assert_eq!((pushes.version.get(), &pushes.messages[..]), (3, &page.messages[1..3]));
     let (_, members) = store.members(bob.agent, &build).await.unwrap();
     let members: Vec<_> = members

@@ -269,7 +269,7 @@ async fn who_is_not_in_a_room_gets_one_answer_to_everything() {
                 store.room(agent, &name).await.map(drop),
                 store.members(agent, &name).await.map(drop),
                 store.read(agent, &name, None, 1, 1).await.map(drop),
-                store.pushes(agent, &name, Seq::ZERO).await.map(drop),
+                store.pushes(agent, &name, Seq::ZERO, usize::MAX).await.map(drop),
                 store.refs(agent, &name).await.map(drop),
                 store.acknowledge(agent, &name, Seq::ZERO).await.map(drop),
                 store.blob(agent, &name, &id).await.map(drop),

@@ -373,12 +373,16 @@ async fn the_first_push_fixes_the_object_format() {
 async fn chat_moves_the_head_and_pushes_move_the_version() {
     let fixture = Fixture::new();
     let owner = fixture.owner("owner", "a").await;
-    let pushes = async |since| {
-        let log = fixture
+    let read = async |since, max_bytes| {
+        fixture
             .store
-            .pushes(owner.agent, &room("a"), Seq::new(since))
+            .pushes(owner.agent, &room("a"), Seq::new(since), max_bytes)
             .await
-            .unwrap();
+            .unwrap()
+    };
+    let pushes = async |since| {
+        let log = read(since, usize::MAX).await;
+        assert_eq!(log.next, None);
         let numbers: Vec<u64> = log
             .messages
             .iter()
@@ -402,6 +406,20 @@ async fn chat_moves_the_head_and_pushes_move_the_version() {
     assert_eq!(pushes(0).await, (4, 4, vec![2, 4]));
     assert_eq!(pushes(2).await, (4, 4, vec![4]));
     assert_eq!(pushes(9).await, (4, 4, vec![]));
+    let all = read(0, usize::MAX).await.messages;
+    let (first, both) = (all[0].len(), all[0].len() + all[1].len());
+    for (since, max_bytes, count, next) in [
+        (0, 1, 1, Some(2)),
+        (0, first, 1, Some(2)),
+        (0, first + 1, 2, None),
+        (0, both, 2, None),
+        (2, 1, 1, None),
+        (4, 1, 0, None),
+    ] {
+        let log = read(since, max_bytes).await;
+        let found = (log.messages.len(), log.next.map(Seq::get), log.version.get());
+        assert_eq!(found, (count, next, 4), "{since} {max_bytes}");
+    }
     let (list, head) = fixture.store.refs(owner.agent, &room("a")).await.unwrap();
     assert_eq!((list.refs[0].seq, head.seq), (Seq::new(4), Seq::new(4)));
 }

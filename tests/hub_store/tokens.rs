@@ -61,7 +61,7 @@ async fn a_token_may_what_it_says_and_is_no_member() {
     // To push is to know where the refs are, and nothing else of the room.
     store.room(account, &build).await.unwrap();
     store.refs(account, &build).await.unwrap();
-    store.pushes(account, &build, Seq::ZERO).await.unwrap();
+    store.pushes(account, &build, Seq::ZERO, usize::MAX).await.unwrap();
     assert!(is_not_found(store.read(account, &build, None, 1, 1).await));
     assert!(is_not_found(store.blob(account, &build, &BundleId::of(b"")).await));
     assert!(is_not_found(store.members(account, &build).await));

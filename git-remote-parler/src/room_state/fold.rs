@@ -2,7 +2,7 @@
 
 use parler_protocol::{
     BundlePart, Claim, Message, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName, Seq, Verdict,
-    VerifyError, part_kind, verify,
+    VerifyError, part_kind,
 };
 
 use super::{RoomBundle, RoomRef, RoomState};
@@ -84,7 +84,8 @@ fn shown(oid: &Option<Oid>) -> String {
 }
 
 impl RoomState {
-    pub(super) fn fold_message(&mut self, message: &Message) -> Result<Option<Claim>, FoldError> {
+    /// Takes in a message whose signature was found so.
+    pub(super) fn fold_message(&mut self, message: &Message, verdict: Verdict) -> Result<Option<Claim>, FoldError> {
         let seq = message.seq;
         if seq <= self.version {
             return Err(FoldError::Order {
@@ -98,7 +99,6 @@ impl RoomState {
                 room: message.room.clone(),
             });
         }
-        let verdict = verify(message, &self.hub);
         if let Verdict::Invalid(why) = verdict {
             return Err(FoldError::Signature { seq, why });
         }

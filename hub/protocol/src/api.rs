@@ -327,15 +327,18 @@ pub struct Cursor {
     pub cursor: Seq,
 }
 
-/// `GET /v1/rooms/{room}/pushes?since=`: every message after version `since` that carries refs or a bundle.
+/// `GET /v1/rooms/{room}/pushes?since=`: the messages after version `since` that carry refs or a bundle, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Pushes {
     /// The room.
     pub room: RoomName,
     /// The hub, to verify the messages with.
     pub hub: HubId,
-    /// The newest such message's number: the next `since`, and the answer's ETag.
+    /// The newest such message's number: where it is among these, the next `since` and the answer's ETag.
     pub version: Seq,
+    /// Present where more follow than are here: the last of these, which is the next `since` and the answer's ETag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Seq>,
     /// The messages, each exactly as stored.
     #[schemars(with = "Vec<Message>")]
     pub messages: Vec<Box<RawValue>>,

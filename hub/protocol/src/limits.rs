@@ -54,6 +54,9 @@ pub const DEFAULT_PAGE_MESSAGES: u32 = 200;
 pub const MAX_PAGE_MESSAGES: u32 = 1000;
 /// A page ends early when it passes this size.
 pub const MAX_PAGE_BYTES: usize = 4 << 20; // 4 MiB
+/// An answer with pushes ends when it passes this size, and says that more follow. A push takes about 2 KB, and 150 bytes
+/// more for each further ref: a room of 2,000 pushes and 5,000 refs is one answer.
+pub const MAX_PUSHES_BYTES: usize = 8 << 20; // 8 MiB
 /// Longest a reader may ask a page to wait for a new message.
 pub const MAX_WAIT: Duration = Duration::from_secs(55);
 /// Longest silence of a stream: a comment breaks it.

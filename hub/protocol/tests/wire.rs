@@ -374,6 +374,7 @@ fn every_request_and_answer_is_as_written_down() {
             room: sample.room.clone(),
             hub: sample.hub,
             version: Seq::new(42),
+            next: None,
             messages: vec![stored],
             head: sample.head,
         },

@@ -124,6 +124,8 @@ impl Frames {
     /// The next bytes: several small blobs are one piece, and a large one is many. All that comes before a failure is sent.
     async fn next(&mut self) -> Result<Option<Bytes>, Cut> {
         if let Some(failure) = self.failure.take() {
+            // So that what was handed over is on its way: the connection is closed with whatever is not.
+            tokio::task::yield_now().await;
             return Err(failure);
         }
         let mut piece = BytesMut::new();

@@ -51,6 +51,9 @@ pub(super) struct LimitOptions {
     /// How long an upload is kept after its last byte.
     #[arg(long, value_name = "TIME", env = "PARLER_HUB_UPLOAD_TTL", value_parser = time, default_value_t = Time(usual().upload_ttl))]
     upload_ttl: Time,
+    /// An answer with a room's pushes ends when it passes this.
+    #[arg(long, value_name = "SIZE", env = "PARLER_HUB_PUSHES_PAGE", value_parser = size, default_value_t = Size(usual().pushes_bytes as u64))]
+    pushes_page: Size,
     /// Streams that one agent may have open at once.
     #[arg(long, value_name = "N", env = "PARLER_HUB_MAX_STREAMS", default_value_t = count(usual().max_streams))]
     max_streams: NonZeroUsize,
@@ -88,6 +91,7 @@ impl LimitOptions {
             max_uploads_of_all: self.max_uploads_of_all.get(),
             max_upload_bytes: self.max_upload_bytes.0,
             upload_ttl: self.upload_ttl.0,
+            pushes_bytes: usize::try_from(self.pushes_page.0).unwrap_or(usize::MAX),
             max_streams: self.max_streams.get(),
             heartbeat: self.heartbeat.0,
             stream_ttl: self.stream_ttl.0,

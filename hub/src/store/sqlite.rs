@@ -285,10 +285,16 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn pushes(&self, agent: AgentId, room: &RoomName, since: Seq) -> Result<PushLog, StoreError> {
+    async fn pushes(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        since: Seq,
+        max_bytes: usize,
+    ) -> Result<PushLog, StoreError> {
         let room = room.clone();
         self.readers
-            .run(move |connection| log::pushes(connection, &room, &agent, since))
+            .run(move |connection| log::pushes(connection, &room, &agent, since, max_bytes))
             .await
     }
 

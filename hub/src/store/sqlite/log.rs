@@ -39,21 +39,27 @@ pub(super) fn read(
     })
 }
 
-/// The messages after version `since` that carry refs or bundles.
+/// The messages after version `since` that carry refs or bundles. They end when they pass `max_bytes`.
 pub(super) fn pushes(
     connection: &Connection,
     room: &RoomName,
     agent: &AgentId,
     since: Seq,
+    max_bytes: usize,
 ) -> Result<PushLog, Failure> {
     let (room, _) = rooms::for_caller(connection, room, agent, Need::Refs)?;
-    let mut messages = Vec::new();
+    let (mut messages, mut bytes, mut last) = (Vec::new(), 0, since);
     if since < room.end.push_seq {
-        let mut select = connection
-            .prepare_cached("SELECT body FROM messages WHERE room = ?1 AND seq > ?2 AND is_push = 1 ORDER BY seq")?;
+        let mut select = connection.prepare_cached(
+            "SELECT seq, body FROM messages WHERE room = ?1 AND seq > ?2 AND is_push = 1 ORDER BY seq",
+        )?;
         let mut rows = select.query((room.row, column(since)))?;
-        while let Some(row) = rows.next()? {
-            let body: Vec<u8> = row.get(0)?;
+        while bytes < max_bytes
+            && let Some(row) = rows.next()?
+        {
+            last = seq_of(row.get(0)?);
+            let body: Vec<u8> = row.get(1)?;
+            bytes += body.len();
             messages.push(body.into());
         }
     }
@@ -61,6 +67,7 @@ pub(super) fn pushes(
         room: room.name,
         version: room.end.push_seq,
         messages,
+        next: (last < room.end.push_seq).then_some(last),
         head: room.end.head(),
     })
 }
