@@ -15,10 +15,6 @@ use crate::room_state::{RoomBundle, RoomState};
 pub(crate) fn for_fetch(state: &RoomState, format: Option<ObjectFormat>) -> String {
     let mut lines = refs(state, format, true);
     let understood = format.unwrap_or(ObjectFormat::Sha1);
-    // A symbolic HEAD is told by its target alone; git resolves it among the other lines.
-    if let Some(head) = state.head_ref().filter(|head| state.refs().contains_key(*head)) {
-        add(&mut lines, format_args!("@{head} HEAD"));
-    }
     for bundle in state.bundles() {
         let named = bundle_refs(state, bundle);
         // Any member can post a bundle that names anything. A line that git chokes on would close the room to all.
@@ -45,15 +41,21 @@ fn add(lines: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(lines, "{line}");
 }
 
-fn refs(state: &RoomState, format: Option<ObjectFormat>, peeled: bool) -> String {
+/// `for_fetch`: with HEAD, first as every git server has it, and with peeled lines.
+fn refs(state: &RoomState, format: Option<ObjectFormat>, for_fetch: bool) -> String {
     let mut lines = String::new();
     if let Some(format) = format {
         add(&mut lines, format_args!(":object-format {format}"));
     }
+    let head = state.head_ref().filter(|head| state.refs().contains_key(*head));
+    if let Some(head) = head.filter(|_| for_fetch) {
+        // A symbolic HEAD is told by its target alone; git resolves it among the other lines.
+        add(&mut lines, format_args!("@{head} HEAD"));
+    }
     for (name, found) in state.refs() {
         add(&mut lines, format_args!("{} {name}", found.oid));
         // With the peeled line git asks for the tag together with its commit.
-        if let Some(peeled) = found.peeled.filter(|_| peeled) {
+        if let Some(peeled) = found.peeled.filter(|_| for_fetch) {
             add(&mut lines, format_args!("{peeled} {name}^{{}}"));
         }
     }

@@ -74,6 +74,9 @@ pub enum SessionError {
         /// The line, cut.
         line: String,
     },
+    /// `--signed`. In git's words, which it has for servers that take no certificates either.
+    #[error("the receiving end does not support --signed push")]
+    NoCertificates,
     /// A `service/` or `dm/` address.
     #[error("{what} addresses cannot be fetched from or pushed to yet: use a room")]
     NotYet {
@@ -190,6 +193,11 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
     /// A line for people. Nobody may be there to read it.
     fn say(&mut self, line: &str) {
         let _ = writeln!(self.errors, "parler: {line}");
+    }
+
+    /// A line for people as git itself would say it, where another remote makes it say so.
+    fn say_as_git(&mut self, line: &str) {
+        let _ = writeln!(self.errors, "{line}");
     }
 
     fn set_option(&mut self, option: &[u8]) -> Result<(), SessionError> {

@@ -1,4 +1,4 @@
-//! `git push` into a room beside the same push into a plain repository over `file://`: what git prints, its exit code,
+//! `git push` into a room beside the same push into a plain repository over smart HTTP: what git prints, its exit code,
 //! the refs on both sides afterwards, and the same again for the push repeated. [`Row::except`] lists what differs and
 //! is meant to.
 
@@ -6,25 +6,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use parler_harness::{Agent, Answer, Repository, World};
+use parler_harness::{Agent, Answer, Repository, SmartHttp, World};
 
+use super::side_by_side::{steady, words};
 use super::world;
 
 mod rows;
 
 use rows::{ROWS, Row};
-
-/// What a plain repository says besides, and a room does not: there is no other end that hangs up, and what another
-/// program would say in `remote:` lines is told as the reason for the ref.
-const OF_A_PLAIN_REPOSITORY: [&str; 4] = [
-    "remote: ",
-    "error: atomic push failed for ref ",
-    "fatal: the remote end hung up unexpectedly",
-    "warning: not sending a push certificate ",
-];
-
-/// What a room says besides.
-const OF_A_ROOM: &str = "parler: ";
 
 /// A remote with the repositories that push to it.
 struct Side<'w> {
@@ -68,7 +57,7 @@ impl<'w> Side<'w> {
         let answer = self
             .agent
             .at(&self.work)
-            .git(format!("push --porcelain {}", row.push))
+            .git(format!("push {}{}", row.style, row.push))
             .either();
         let mut there = self.agent.git(["ls-remote", &self.url]).success().listed_refs();
         let mut here = self.work.refs();
@@ -77,29 +66,19 @@ impl<'w> Side<'w> {
         }
         Seen {
             code: answer.exit_code(),
-            printed: self.words(answer.out()),
-            told: self.words(answer.err()),
+            printed: words(answer.out(), &self.url),
+            told: words(answer.err(), &self.url),
             there,
             here,
             answer,
         }
     }
-
-    /// Lines without what must differ: the address, what one of the two has to say besides, and the refs of bundles.
-    fn words(&self, text: &str) -> Vec<String> {
-        let text = text.replace(&self.url, "URL");
-        text.lines()
-            .filter(|line| !line.starts_with(OF_A_ROOM) && !line.contains("refs/parler/"))
-            .filter(|line| !OF_A_PLAIN_REPOSITORY.iter().any(|start| line.starts_with(start)))
-            .map(str::to_owned)
-            .collect()
-    }
 }
 
 struct Seen {
     code: Option<i32>,
-    printed: Vec<String>,
-    told: Vec<String>,
+    printed: String,
+    told: String,
     there: BTreeMap<String, String>,
     here: BTreeMap<String, String>,
     answer: Answer,
@@ -114,17 +93,14 @@ impl Seen {
                 different.push(format!("{what}: expected {expected}\n      found {found}"));
             }
         };
-        let excepted = |lines: &[String]| {
-            let replace = |line: &String| {
-                row.except
-                    .iter()
-                    .fold(line.clone(), |line, (plain, room)| line.replace(plain, room))
-            };
-            format!("{:#?}", lines.iter().map(replace).collect::<Vec<_>>())
+        let excepted = |text: &str| {
+            row.except
+                .iter()
+                .fold(text.to_owned(), |text, (plain, room)| text.replace(plain, room))
         };
         compare("code", format!("{:?}", plain.code), format!("{:?}", self.code));
-        compare("stdout", excepted(&plain.printed), format!("{:#?}", self.printed));
-        compare("stderr", excepted(&plain.told), format!("{:#?}", self.told));
+        compare("stdout", excepted(&plain.printed), self.printed.clone());
+        compare("stderr", excepted(&plain.told), self.told.clone());
         compare(
             "refs there",
             format!("{:#?}", plain.there),
@@ -133,14 +109,6 @@ impl Seen {
         compare("refs here", format!("{:#?}", plain.here), format!("{:#?}", self.here));
         different
     }
-}
-
-/// Commits made by this agent at any time are the same commits.
-fn steady(world: &World) -> Agent<'_> {
-    world
-        .agent("worker")
-        .with("GIT_AUTHOR_DATE", "1700000100 +0000")
-        .with("GIT_COMMITTER_DATE", "1700000100 +0000")
 }
 
 /// What each side is a copy of.
@@ -208,10 +176,11 @@ const PARTS: usize = 4;
 fn compare(part: usize) {
     let world = world();
     let templates = Templates::make(&world);
+    let server = SmartHttp::serve(&world);
     let mut different = Vec::new();
     for (number, row) in ROWS.iter().enumerate().skip(part).step_by(PARTS) {
-        for line in differences(&world, &templates, number, row) {
-            different.push(format!("{}: git push {}\n  {line}", row.name, row.push));
+        for line in differences(&world, &server, &templates, number, row) {
+            different.push(format!("{}: git push {}{}\n  {line}", row.name, row.style, row.push));
         }
     }
     assert!(
@@ -222,7 +191,7 @@ fn compare(part: usize) {
     );
 }
 
-fn differences(world: &World, templates: &Templates<'_>, number: usize, row: &Row) -> Vec<String> {
+fn differences(world: &World, server: &SmartHttp, templates: &Templates<'_>, number: usize, row: &Row) -> Vec<String> {
     let bare = world.path().join(format!("plain{number}.git"));
     copy(templates.bare.path(), &bare);
     let room = format!("parler::room/row{number}");
@@ -236,12 +205,7 @@ fn differences(world: &World, templates: &Templates<'_>, number: usize, row: &Ro
             "refs/tags/*:refs/tags/*",
         ])
         .success();
-    let plain = Side::copy(
-        world,
-        &format!("plain{number}"),
-        format!("file://{}", bare.display()),
-        templates,
-    );
+    let plain = Side::copy(world, &format!("plain{number}"), server.url(&bare), templates);
     let room = Side::copy(world, &format!("room{number}"), room, templates);
     let mut different = Vec::new();
     for side in [&plain, &room] {

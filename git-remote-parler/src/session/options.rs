@@ -19,9 +19,19 @@ pub(super) struct Options {
     pub(super) dry_run: bool,
     /// Whether a push moves all of its refs or none.
     pub(super) atomic: bool,
+    /// Whether a push is to come with a certificate, which a room never asks for.
+    pub(super) certificate: Certificate,
     /// Said anew before each batch of pushes, and good for that one.
     pub(super) of_batch: BatchOptions,
     said_whole_history: bool,
+}
+
+/// Whether the pusher wants to sign what is pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Certificate {
+    Never,
+    IfAsked,
+    Always,
 }
 
 /// What git says before each batch of pushes.
@@ -43,6 +53,7 @@ impl Default for Options {
             cloning: false,
             dry_run: false,
             atomic: false,
+            certificate: Certificate::Never,
             of_batch: BatchOptions::default(),
             said_whole_history: false,
         }
@@ -102,9 +113,15 @@ impl Options {
                 }
                 None => "error the option is not quoted as git quotes\n",
             },
-            // We ask for no certificate, so "if asked" is honoured by not having one; a set `push.gpgSign=if-asked` would
-            // make every push fail otherwise.
-            (b"pushcert", b"if-asked") => OK,
+            // Answered when something is pushed, as a server would: a refusal here would make every push fail where
+            // `push.gpgSign=if-asked` is set.
+            (b"pushcert", value @ (b"if-asked" | b"true")) => {
+                self.certificate = match value {
+                    b"true" => Certificate::Always,
+                    _ => Certificate::IfAsked,
+                };
+                OK
+            }
             // Git does not tell its user that these were refused.
             (b"depth" | b"deepen-since" | b"deepen-not" | b"deepen-relative" | b"filter", _) => {
                 note = (!self.said_whole_history)
@@ -163,6 +180,7 @@ mod tests {
             "object-format",
             "cloning true",
             "pushcert if-asked",
+            "pushcert true",
             "force-if-includes true",
             "atomic true",
             "dry-run true",
@@ -177,7 +195,6 @@ mod tests {
         }
         for option in [
             "check-connectivity true",
-            "pushcert true",
             "followtags true",
             "family ipv4",
             "servpath x",

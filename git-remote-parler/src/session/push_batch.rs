@@ -7,6 +7,7 @@ use std::io::Write;
 use parler_client::ClientError;
 use parler_protocol::{Oid, RefName};
 
+use super::options::Certificate;
 use super::push_options::PushOptions;
 use super::{Session, SessionError};
 use crate::advertisement::is_pin;
@@ -15,6 +16,10 @@ use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, 
 
 /// A ref's status, as git reads it.
 const UP_TO_DATE: &str = "up to date";
+
+/// What git says to whoever would sign if asked.
+const NO_CERTIFICATE: &str =
+    "warning: not sending a push certificate since the receiving end does not support --signed push";
 
 /// One line: `[+]<source>:<destination>`.
 struct Wish {
@@ -44,6 +49,11 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let options = std::mem::take(&mut self.options.of_batch);
         if let Some(lease) = options.unread_lease {
             return Err(SessionError::command(&[b"option cas ", lease.as_slice()].concat()));
+        }
+        match self.options.certificate {
+            Certificate::Never => {}
+            Certificate::IfAsked => self.say_as_git(NO_CERTIFICATE),
+            Certificate::Always => return Err(SessionError::NoCertificates),
         }
         let mut wishes = batch
             .iter()

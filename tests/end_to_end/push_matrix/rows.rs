@@ -5,7 +5,9 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     /// What happens before: `work` or `rival`, then what git is told there.
     pub(super) before: &'static [&'static str],
-    /// The push, without `git push --porcelain`.
+    /// `--porcelain `, unless people are to read it.
+    pub(super) style: &'static str,
+    /// The push, without `git push`.
     pub(super) push: &'static str,
     /// Words of the plain repository's answer, and those that stand for them in a room.
     pub(super) except: &'static [(&'static str, &'static str)],
@@ -15,6 +17,7 @@ const fn row(name: &'static str, before: &'static [&'static str], push: &'static
     Row {
         name,
         before,
+        style: "--porcelain ",
         push,
         except: &[],
     }
@@ -24,6 +27,10 @@ impl Row {
     const fn except(self, except: &'static [(&'static str, &'static str)]) -> Self {
         Self { except, ..self }
     }
+
+    const fn for_people(self) -> Self {
+        Self { style: "", ..self }
+    }
 }
 
 const REWIND: &str = "work reset -q --hard HEAD~2";
@@ -32,11 +39,20 @@ const RIVAL: &str = "rival push -q there main";
 /// `work` sees what the rival pushed, and does not build on it.
 const SEEN: &str = "work fetch -q there";
 
-/// Where a room decides something that git's own client does not know of, its word is that of a server.
-const BY_THE_ROOM: (&str, &str) = (
-    "[rejected] (atomic push failed)",
-    "[remote rejected] (atomic push failed)",
-);
+/// Over HTTP git says nothing of the others where one is to be fetched first, and stumbles over its own words.
+const ATOMIC_FETCH_FIRST: &[(&str, &str)] = &[
+    (
+        "[rejected] (fetch first)\n",
+        "[rejected] (fetch first)\n!\trefs/heads/new:refs/heads/new\t[remote rejected] (atomic push failed)\nDone\n",
+    ),
+    (
+        "error: atomic push failed for ref refs/heads/main. status: 5\nfatal: protocol error: bad line length character: erro\n",
+        "",
+    ),
+];
+
+/// The other program that git asks over HTTP has a word of its own about this.
+const HANGS_UP: (&str, &str) = ("fatal: the remote end hung up unexpectedly\n", "");
 
 pub(super) const ROWS: &[Row] = &[
     row("fast-forward", &[], "there main"),
@@ -199,7 +215,7 @@ pub(super) const ROWS: &[Row] = &[
         &[RIVAL, "work branch new"],
         "--dry-run --atomic there main new",
     )
-    .except(&[BY_THE_ROOM]),
+    .except(ATOMIC_FETCH_FIRST),
     row(
         "dry run of all and tags",
         &["work branch new"],
@@ -343,13 +359,13 @@ pub(super) const ROWS: &[Row] = &[
         &[RIVAL, "work branch new"],
         "--atomic there main new",
     )
-    .except(&[BY_THE_ROOM]),
+    .except(ATOMIC_FETCH_FIRST),
     row(
         "atomic, one up to date",
         &[RIVAL, "work branch new"],
         "--atomic there main new topic",
     )
-    .except(&[BY_THE_ROOM]),
+    .except(ATOMIC_FETCH_FIRST),
     row(
         "atomic, a stale lease",
         &["work branch new"],
@@ -373,4 +389,172 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("atomic, deleting", &["work branch new"], "--atomic there :topic new"),
     row("signed if asked", &["work config push.gpgSign if-asked"], "there main"),
+    row(
+        "signed if asked, and nothing to do",
+        &[],
+        "--signed=if-asked there topic",
+    ),
+    row("signed if asked, quietly", &[], "--quiet --signed=if-asked there main"),
+    row(
+        "signed if asked, dry run",
+        &[],
+        "--signed=if-asked --dry-run there main",
+    ),
+    row("signed", &[], "--signed there main").except(&[HANGS_UP]),
+    row(
+        "signed, one of several refused",
+        &[RIVAL, SEEN, "work branch new"],
+        "--signed there main new",
+    )
+    .except(&[HANGS_UP]),
+    row(
+        "signed, by the configuration",
+        &["work config push.gpgSign true"],
+        "there main",
+    )
+    .except(&[HANGS_UP]),
+    row("signed, dry run", &[], "--signed --dry-run there main"),
+    row(
+        "unsigned, whatever the configuration says",
+        &["work config push.gpgSign true"],
+        "--no-signed there main",
+    ),
+    row("for people: several", &["work branch new"], "there main new v2 :topic").for_people(),
+    row("for people: forced", &[REWIND, COMMIT], "--force there main").for_people(),
+    row(
+        "for people: refused",
+        &[RIVAL, SEEN, "work branch new"],
+        "there main new",
+    )
+    .for_people(),
+    row("for people: fetch first", &[RIVAL], "there main").for_people(),
+    row("for people: upstream", &["work branch new"], "-u there new").for_people(),
+    row("for people: quiet", &[], "-q there main").for_people(),
+    row(
+        "for people: quiet and refused",
+        &[RIVAL, "work branch new"],
+        "-q there main new",
+    )
+    .for_people(),
+    row("for people: verbose", &["work branch new"], "-v there main new topic").for_people(),
+    row(
+        "for people: stale",
+        &[REWIND, COMMIT],
+        "--force-with-lease=main:topic there main",
+    )
+    .for_people(),
+    row("for people: dry run", &["work branch new"], "-n there main new :topic").for_people(),
+    row("for people: delete what is not there", &[], "there :refs/heads/nowhere").for_people(),
+    row("for people: tags", &["work tag -f v1 main"], "--tags there").for_people(),
+    row(
+        "lease and the configured refspec",
+        &[
+            "work config remote.there.push refs/heads/main:refs/heads/topic",
+            REWIND,
+            COMMIT,
+        ],
+        "--force-with-lease there",
+    ),
+    row(
+        "tags that are followed by the configuration",
+        &["work config push.followTags true"],
+        "there main",
+    ),
+    row("all, one refused", &[RIVAL, SEEN, "work branch new"], "--all there"),
+    row("all and delete", &[], "--all --delete there"),
+    row("mirror and refspecs", &[], "--mirror there main"),
+    row("push.default simple, detached", &["work switch -q --detach"], "there"),
+    row(
+        "push.default current, detached",
+        &["work config push.default current", "work switch -q --detach"],
+        "there",
+    ),
+    row(
+        "push.default upstream, none",
+        &["work config push.default upstream", "work switch -q -c new"],
+        "there",
+    ),
+    row(
+        "push.default upstream, of another remote",
+        &[
+            "work config push.default upstream",
+            "work config branch.main.remote nowhere",
+        ],
+        "there",
+    ),
+    row(
+        "push.default simple, of another remote",
+        &["work branch -q --unset-upstream"],
+        "there",
+    ),
+    row(
+        "push.autoSetupRemote",
+        &["work config push.autoSetupRemote true", "work switch -q -c new"],
+        "",
+    ),
+    row(
+        "a branch's own remote",
+        &[
+            "work config branch.main.pushRemote there",
+            "work config branch.main.remote nowhere",
+        ],
+        "",
+    ),
+    row("the remote by default", &["work config remote.pushDefault there"], ""),
+    row(
+        "detached, by name",
+        &["work switch -q --detach"],
+        "there HEAD:refs/heads/new",
+    ),
+    row("detached, without a name", &["work switch -q --detach"], "there HEAD"),
+    row("the current branch", &[], "there HEAD"),
+    row("the other name of the current branch", &[], "there @"),
+    row("a colon", &[], "there :"),
+    row("a colon, forced", &[REWIND, COMMIT], "there +:"),
+    row(
+        "another namespace",
+        &[],
+        "there HEAD:refs/changes/7/1 HEAD:refs/pull/1/head",
+    ),
+    row(
+        "moved in another namespace, backwards",
+        &["work push -q there HEAD:refs/changes/1"],
+        "there HEAD~1:refs/changes/1",
+    ),
+    row("a tag in another namespace", &[], "there v2:refs/changes/v2"),
+    row(
+        "names that differ in case",
+        &[],
+        "there main:refs/heads/Case main:refs/heads/case main~1:refs/heads/CASE",
+    ),
+    row("a name that git does not take", &[], "there main:refs/heads/a..b"),
+    row("a destination that is no ref", &[], "there main:new/"),
+    row(
+        "a tag of a commit that is there",
+        &["work tag -a -m known known there/main"],
+        "there known",
+    ),
+    row("a tag of a tag", &["work tag -a -m nested nested v1"], "there nested"),
+    row(
+        "a tag moved to an annotated one",
+        &["work tag -f -a -m again v1 main"],
+        "--force there v1",
+    ),
+    row("an address and no remote's name", &[], "--repo=there main"),
+    row(
+        "prune and nothing to prune",
+        &[],
+        "--prune there refs/heads/*:refs/heads/*",
+    ),
+    row(
+        "prune, dry run",
+        &["work branch -q -D topic"],
+        "--prune --dry-run there refs/heads/*:refs/heads/*",
+    ),
+    row("thin or not", &[], "--no-thin there main"),
+    row("without the hook", &[], "--no-verify there main"),
+    row("IPv4", &[], "-4 there main"),
+    row("an option that git does not know", &[], "--nonsense there main"),
+    row("progress", &[], "--no-progress there main"),
+    row("a remote that is not there", &[], "nowhere main"),
 ];
