@@ -3,7 +3,7 @@
 //! A child has one of two sides. On the push side it sees git's own environment (`git -c`, an object directory, a
 //! quarantine). On the import side, where bytes from outside are handled, it sees none of that and no configuration
 //! but the repository's. Output is always captured and bounded, waiting is bounded, a child never outlives its handle.
-//! No shell, and nothing of a child's output reaches a terminal unescaped.
+//! No shell, and nothing of a child's output reaches a terminal unescaped, the states of git's meters aside.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,10 +16,17 @@ use std::time::Duration;
 mod child;
 mod environment;
 mod message;
+mod meter_line;
+mod stderr;
 
 pub use child::GitChild;
 pub use environment::GitEnvironment;
 pub use message::one_line;
+#[cfg(test)]
+pub(crate) use meter_line::is_meter;
+use stderr::Onlookers;
+
+use crate::terminal::Terminal;
 
 /// Longest wait for a child that answers a question or moves refs.
 pub const QUERY_PATIENCE: Duration = Duration::from_secs(120);
@@ -95,6 +102,7 @@ pub enum Side {
 pub struct Git {
     program: GitProgram,
     environment: Arc<GitEnvironment>,
+    meters: Terminal,
 }
 
 impl Git {
@@ -103,7 +111,19 @@ impl Git {
         Self {
             program,
             environment: Arc::new(environment),
+            meters: Terminal::none(),
         }
+    }
+
+    /// The same git, whose children that make or take in a pack show their meters here.
+    #[must_use]
+    pub fn with_meters(self, meters: Terminal) -> Self {
+        Self { meters, ..self }
+    }
+
+    /// Where meters are shown, if anywhere.
+    pub fn meters(&self) -> &Terminal {
+        &self.meters
     }
 
     /// The environment that push-side children see.
@@ -136,6 +156,8 @@ impl Git {
             limits: ChildLimits::default(),
             patience: QUERY_PATIENCE,
             answer_bytes: MAX_ANSWER_BYTES,
+            meters: self.meters.clone(),
+            onlookers: Onlookers::default(),
         }
     }
 
@@ -167,6 +189,8 @@ pub struct GitCommand {
     limits: ChildLimits,
     patience: Duration,
     answer_bytes: usize,
+    meters: Terminal,
+    onlookers: Onlookers,
 }
 
 impl GitCommand {
@@ -221,6 +245,16 @@ impl GitCommand {
         self
     }
 
+    /// Has the child show meters, if anybody looks on: adds `loud` to its arguments then, `quiet` otherwise.
+    pub(crate) fn metered(mut self, loud: &[&str], quiet: &[&str]) -> Self {
+        if self.meters.is_there() {
+            self.onlookers.meters = self.meters.clone();
+            self.args(loud)
+        } else {
+            self.args(quiet)
+        }
+    }
+
     /// Starts the child with pipes to all three streams. Its limits hold before it is fed a byte.
     pub fn spawn(mut self) -> Result<GitChild, GitError> {
         self.put_name();
@@ -232,7 +266,14 @@ impl GitCommand {
             program: self.command.get_program().into(),
             source,
         })?;
-        GitChild::new(self.name, child, self.limits, self.patience, self.answer_bytes)
+        GitChild::new(
+            self.name,
+            child,
+            self.limits,
+            self.patience,
+            self.answer_bytes,
+            self.onlookers,
+        )
     }
 
     /// Runs to the end without input. The child must succeed.

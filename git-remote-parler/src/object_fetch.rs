@@ -27,8 +27,8 @@ pub(crate) fn fetch_objects(
         .command(Side::Push, "fetch")
         // Nobody sees a question: git's stderr is ours. A program that answers for the user, as in GIT_ASKPASS, may.
         .env("GIT_TERMINAL_PROMPT", "0")
+        .metered(&["--progress"], &["--quiet"])
         .args([
-            "--quiet",
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",

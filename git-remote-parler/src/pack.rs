@@ -65,7 +65,8 @@ fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, Git
     revisions.extend(header.prerequisites.iter().map(|oid| format!("^{oid}\n")));
     let mut pack_objects = repository
         .command(Side::Push, "pack-objects")
-        .args(["--revs", "--stdout", "--thin", "--delta-base-offset", "-q"])
+        .args(["--revs", "--stdout", "--thin", "--delta-base-offset"])
+        .metered(&["--progress", "--all-progress-implied"], &["-q"])
         .patience(BULK_PATIENCE);
     if repository.is_shallow() {
         pack_objects = pack_objects.arg("--shallow");

@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 use parler_protocol::{ObjectFormat, Oid};
 
 use crate::git::{Git, GitCommand, GitError, Side};
+use crate::meter::{self, Meter};
+use crate::terminal::Terminal;
 
 mod config;
 mod history;
@@ -95,6 +97,19 @@ impl Repository {
             asks_git,
             config: Arc::default(),
         })
+    }
+
+    /// The same repository, with meters shown here.
+    #[must_use]
+    pub fn with_meters(mut self, meters: Terminal) -> Self {
+        self.git = self.git.with_meters(meters);
+        self
+    }
+
+    /// A meter for work on this repository, shown where its children's are, if that takes longer than git waits.
+    pub(crate) fn meter(&self, title: &'static str, total: u64) -> Meter {
+        let delay = meter::delay(self.git.environment());
+        Meter::delayed(self.git.meters().clone(), title, total, delay)
     }
 
     /// The git directory of this work tree, absolute.

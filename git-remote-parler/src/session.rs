@@ -15,6 +15,7 @@ use crate::push::{PushError, RoomLookup};
 use crate::repository::{Repository, RepositoryError};
 use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
+use crate::terminal::Terminal;
 
 mod fetch_batch;
 mod line;
@@ -53,6 +54,11 @@ pub trait Surroundings {
     /// # Errors
     /// When there is no such hub, or no key to speak with: one line for people.
     fn connect(&self, hub: &HubChoice) -> Result<Connected, Box<dyn Error + Send + Sync>>;
+
+    /// Where meters are shown when git asks for them.
+    fn terminal(&self) -> Terminal {
+        Terminal::none()
+    }
 }
 
 /// Why a session ended before git was done. The program prints it, `fatal: ` before it, and ends with 128, as git
@@ -281,7 +287,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     fn connect(&mut self) -> Result<(), SessionError> {
         if self.repository.is_none() {
-            self.repository = self.surroundings.repository()?;
+            self.open_repository()?;
         }
         if self.connected.is_none() {
             self.connected = Some(
@@ -290,6 +296,16 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
                     .map_err(SessionError::Connect)?,
             );
         }
+        Ok(())
+    }
+
+    fn open_repository(&mut self) -> Result<(), SessionError> {
+        let opened = self.surroundings.repository()?;
+        self.repository = if self.options.shows_meters() {
+            opened.map(|repository| repository.with_meters(self.surroundings.terminal()))
+        } else {
+            opened
+        };
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::output::{Output, color_choice};
+use crate::output::{Output, color_choice, place_for_meters};
 use crate::usage::{usage_error, wants_json};
 
 mod apply;
@@ -72,7 +72,8 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
         _ => {}
     }
     ending::tidy_up_on_signals();
-    let context = Context::new(environment, cli.globals)?;
+    let mut context = Context::new(environment, cli.globals)?;
+    context.show_meters(place_for_meters());
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use git_remote_parler::git::{Git, GitError, Side};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
+use git_remote_parler::terminal::Terminal;
 use parler_client::{Client, Identity};
 use parler_protocol::{AccessToken, AgentName, RoomName};
 
@@ -80,6 +81,15 @@ impl Context {
             token,
             job: OnceCell::new(),
         })
+    }
+
+    /// Shows meters here from now on, where work takes a while.
+    pub(crate) fn show_meters(&mut self, terminal: Terminal) {
+        self.repository = self
+            .repository
+            .take()
+            .map(|repository| repository.with_meters(terminal.clone()));
+        self.git = self.git.clone().with_meters(terminal);
     }
 
     /// The repository this command works in, if any.

@@ -12,6 +12,7 @@ use git_remote_parler::push::PushError;
 use git_remote_parler::repository::{Repository, RepositoryError};
 use git_remote_parler::room::RoomError;
 use git_remote_parler::session::{Connected, Session, SessionError, Surroundings};
+use git_remote_parler::terminal::Terminal;
 use parler_client::ClientError;
 use parler_protocol::ErrorCode;
 
@@ -177,6 +178,10 @@ impl Surroundings for Program<'_> {
             })
         };
         Ok(connect()?)
+    }
+
+    fn terminal(&self) -> Terminal {
+        Terminal::to(io::stderr())
     }
 }
 

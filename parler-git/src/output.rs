@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
+use git_remote_parler::terminal::Terminal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
@@ -24,6 +25,15 @@ pub(crate) const BANNER: Style = Style::new()
 pub(crate) const HEADER: Style = Style::new().bold();
 /// What is not to be believed.
 pub(crate) const WARNING: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+
+/// Where meters are shown: on stderr if that is a terminal, else nowhere.
+pub(crate) fn place_for_meters() -> Terminal {
+    if io::stderr().is_terminal() {
+        Terminal::to(io::stderr())
+    } else {
+        Terminal::none()
+    }
+}
 
 /// The two streams of one run.
 pub(crate) struct Output {

@@ -21,6 +21,7 @@ mod killed_client;
 mod killed_hub;
 mod local_hub_life;
 mod manuals;
+mod meters;
 mod push_flags;
 mod push_matrix;
 mod push_options;

@@ -326,6 +326,9 @@ impl<'a> Run<'a> {
     fn import(&self, ids: &[BundleId], timing: PinTiming) -> Result<Imported, FetchError> {
         let (state, room) = (self.state(), || self.fetcher.room());
         let mut import = Import::begin(self.fetcher.repository, self.fetcher.policy.limits)?;
+        let (mut bundles, mut bytes) = (0, 0);
+        // One bundle has the meter of the child that takes it in.
+        let mut meter = (ids.len() > 1).then(|| self.fetcher.repository.meter("Fetching bundles", ids.len() as u64));
         for chunk in ids.chunks(MAX_BUNDLES_PER_REQUEST) {
             let mut stream = self.fetcher.client.bundles(state.room(), chunk)?;
             for id in chunk {
@@ -347,7 +350,14 @@ impl<'a> Run<'a> {
                     room: room(),
                     source: Box::new(source),
                 })?;
+                (bundles, bytes) = (bundles + 1, bytes + bundle.part.size);
+                if let Some(meter) = &mut meter {
+                    meter.moved(bundles, bytes);
+                }
             }
+        }
+        if let Some(meter) = &mut meter {
+            meter.done(bytes);
         }
         Ok(import.finish(timing)?)
     }

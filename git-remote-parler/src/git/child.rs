@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::reason;
+use super::stderr::{Onlookers, Stderr};
 use super::{ChildLimits, GitError};
 
-/// How much of stderr is kept; the rest is read and dropped.
-const MAX_STDERR_BYTES: usize = 64 << 10; // 64 KiB
 /// One read from a pipe.
 const PIPE_BYTES: usize = 64 << 10; // 64 KiB
 /// Longest pause between two looks at a child that has closed its streams and not yet ended.
@@ -29,7 +28,7 @@ pub struct GitChild {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     captured: Vec<u8>,
-    complaints: Vec<u8>,
+    complaints: Stderr,
     answer_bytes: usize,
     patience: Duration,
     left: Duration,
@@ -53,6 +52,7 @@ impl GitChild {
         limits: ChildLimits,
         patience: Duration,
         answer_bytes: usize,
+        onlookers: Onlookers,
     ) -> Result<Self, GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let this = Self {
@@ -62,7 +62,7 @@ impl GitChild {
             stdout,
             stderr,
             captured: Vec::new(),
-            complaints: Vec::new(),
+            complaints: Stderr::new(onlookers),
             answer_bytes,
             patience,
             left: patience,
@@ -167,7 +167,7 @@ impl GitChild {
         Ok(End {
             status,
             stdout: std::mem::take(&mut self.captured),
-            stderr: std::mem::take(&mut self.complaints),
+            stderr: self.complaints.end(),
         })
     }
 
@@ -245,10 +245,7 @@ impl GitChild {
             let mut buffer = [0; 4096];
             match unblocked(pipe.read(&mut buffer)).map_err(broken)? {
                 Some(0) => self.stderr = None,
-                Some(read) => {
-                    let room = MAX_STDERR_BYTES - self.complaints.len();
-                    self.complaints.extend_from_slice(&buffer[..read.min(room)]);
-                }
+                Some(read) => self.complaints.take(&buffer[..read]),
                 None => {}
             }
         }

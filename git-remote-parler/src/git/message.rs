@@ -10,6 +10,11 @@ pub(super) const MAX_LINE_BYTES: usize = 500;
 /// Bytes as one line of visible text: control, zero-width and text-direction characters are written as escapes, bytes
 /// that are not UTF-8 as the replacement character.
 pub fn one_line(bytes: &[u8]) -> String {
+    visible(bytes, MAX_LINE_BYTES)
+}
+
+/// As [`one_line`], of this many bytes at most.
+pub(super) fn visible(bytes: &[u8], most: usize) -> String {
     let mut line = String::new();
     for character in String::from_utf8_lossy(bytes).trim_end().chars() {
         if is_hidden(character) {
@@ -17,7 +22,7 @@ pub fn one_line(bytes: &[u8]) -> String {
         } else {
             line.push(character);
         }
-        if line.len() >= MAX_LINE_BYTES {
+        if line.len() >= most {
             line.push_str("..");
             break;
         }

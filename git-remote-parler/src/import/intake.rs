@@ -150,7 +150,8 @@ fn spawn(
     let command = match way {
         Way::Unpack => repository
             .command(Side::Import, "unpack-objects")
-            .args(["-q", &format!("--strict={HISTORIC}")]),
+            .metered(&[], &["-q"])
+            .arg(format!("--strict={HISTORIC}")),
         Way::IndexThin | Way::IndexWhole => {
             let more = if way == Way::IndexThin {
                 "--fix-thin"
@@ -160,6 +161,7 @@ fn spawn(
             repository
                 .command(Side::Import, "index-pack")
                 .args(["--stdin", more, &format!("{fsck}{HISTORIC}")])
+                .metered(&["-v"], &[])
         }
     };
     let command = command.arg(format!("--max-input-size={pack_bytes}"));

@@ -1,29 +1,72 @@
-//! What a push posts: the bundle's part of the message, and its bytes.
+//! What a push posts: the bundle's part of the message, and its bytes, counted by a meter on their way.
 
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parler_client::BlobSource;
 use parler_protocol::{BUNDLE_MEDIA_TYPE, BundleId, BundlePart, BundleRef};
 
 use super::plan::BundlePlan;
+use crate::meter::Meter;
 use crate::pack::BuiltBundle;
-use crate::spool::Spool;
+use crate::spool::{Spool, SpoolReader};
 
-impl BlobSource for Spool {
+/// A bundle's bytes with a meter that shows how many have been taken.
+pub(super) struct MeteredSpool {
+    spool: Spool,
+    meter: Arc<Mutex<Meter>>,
+}
+
+impl MeteredSpool {
+    pub(super) fn new(spool: &Spool, meter: Meter) -> Self {
+        Self {
+            spool: spool.clone(),
+            meter: Arc::new(Mutex::new(meter)),
+        }
+    }
+
+    /// The hub has all of it.
+    pub(super) fn arrived(&self) {
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.done(self.spool.size());
+    }
+}
+
+impl BlobSource for MeteredSpool {
     fn size(&self) -> u64 {
-        Self::size(self)
+        self.spool.size()
     }
 
     fn open(&self) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(self.reader()))
+        self.open_at(0)
     }
 
     fn open_at(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(self.reader_at(offset)))
+        Ok(Box::new(MeteredReader {
+            reader: self.spool.reader_at(offset),
+            read: offset,
+            meter: Arc::clone(&self.meter),
+        }))
     }
 
     fn id(&self) -> Option<BundleId> {
-        Some(Self::id(self))
+        Some(self.spool.id())
+    }
+}
+
+struct MeteredReader {
+    reader: SpoolReader,
+    read: u64,
+    meter: Arc<Mutex<Meter>>,
+}
+
+impl Read for MeteredReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.read += read as u64;
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.moved(self.read, self.read);
+        Ok(read)
     }
 }
 

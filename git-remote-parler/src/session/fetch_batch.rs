@@ -30,7 +30,7 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         }
         if self.options.cloning || self.repository.is_none() {
             // `git clone` decides on hash and configuration after it has seen the list.
-            self.repository = self.surroundings.repository()?;
+            self.open_repository()?;
         }
         // A pin that git is about to write itself makes `git clone --mirror` abort, so it is written after git.
         let timing = if asks_for_pins {

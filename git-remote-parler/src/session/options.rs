@@ -1,5 +1,4 @@
-//! The options that git sets. What is not built is refused, so that git says so or does without. Of those accepted, only
-//! `progress` changes nothing: it allows meters, of which there are none yet.
+//! The options that git sets. What is not built is refused, so that git says so or does without.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +10,8 @@ use parler_protocol::Oid;
 pub(super) struct Options {
     /// 0: quiet, 1: normal, more with each `-v`.
     pub(super) verbosity: i64,
+    /// Whether meters are wanted.
+    progress: bool,
     /// Whether git wants to be told the object format.
     pub(super) wants_object_format: bool,
     /// Whether `git clone` is making the repository.
@@ -49,6 +50,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             verbosity: 1,
+            progress: false,
             wants_object_format: false,
             cloning: false,
             dry_run: false,
@@ -84,7 +86,10 @@ impl Options {
                 }
                 None => "error verbosity is a number\n",
             },
-            (b"progress", b"true" | b"false") => OK,
+            (b"progress", value @ (b"true" | b"false")) => {
+                self.progress = value == b"true";
+                OK
+            }
             // Git before 2.45 says it without a value, and ends without a word where it is refused.
             (b"object-format", b"true" | b"") => {
                 self.wants_object_format = true;
@@ -150,6 +155,11 @@ impl Options {
                 "error not a ref and an object\n"
             }
         }
+    }
+
+    /// Whether meters are shown: asked for, and nobody asked for silence.
+    pub(super) fn shows_meters(&self) -> bool {
+        self.progress && !self.is_quiet()
     }
 
     /// Whether people asked for silence.

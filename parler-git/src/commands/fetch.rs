@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use git_remote_parler::meter::{self, Meter};
 use git_remote_parler::spool::SpoolWriter;
 use parler_client::Client;
 use parler_protocol::{BundleId, RoomName};
@@ -27,6 +28,8 @@ struct Wanted {
     room: RoomName,
     /// `bundle` or `file`.
     kind: &'static str,
+    /// What its meter is called.
+    meter: &'static str,
     blob: BundleId,
     size: u64,
     /// What its sender calls it.
@@ -39,6 +42,7 @@ impl From<Found> for Wanted {
             Found::Bundle(found) => Self {
                 room: found.room.state.room().clone(),
                 kind: "bundle",
+                meter: "Downloading bundle",
                 blob: found.bundle.part.blob,
                 size: found.bundle.part.size,
                 name: None,
@@ -46,6 +50,7 @@ impl From<Found> for Wanted {
             Found::File(found) => Self {
                 room: found.room,
                 kind: "file",
+                meter: "Downloading file",
                 blob: found.part.blob,
                 size: found.part.size,
                 name: Some(found.part.name),
@@ -71,7 +76,7 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
     let wanted = Wanted::from(find_blob(context, &client, &reference)?);
     if to_output {
         let mut spool = SpoolWriter::new(context.environment.temporary_directory());
-        download(&client, &wanted, &mut spool)?;
+        download(context, &client, &wanted, &mut spool)?;
         let mut bytes = output.bytes()?;
         let copied = io::copy(&mut spool.finish().reader(), &mut bytes).and_then(|_| bytes.flush());
         return copied.map_err(|error| Error::output(&error));
@@ -82,7 +87,7 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{}.{}", wanted.blob.short(), wanted.kind)));
     let mut new = NewFile::begin(context.environment.directory.join(&file), args.force)?;
-    download(&client, &wanted, &mut new)?;
+    download(context, &client, &wanted, &mut new)?;
     new.finish()?;
     let called = wanted
         .name
@@ -109,7 +114,7 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
 
 /// Writes the bytes: as many as their author signed for, and all that was written is to be thrown away unless they hash
 /// to the id.
-fn download(client: &Client, wanted: &Wanted, sink: &mut impl Write) -> Result<()> {
+fn download(context: &Context, client: &Client, wanted: &Wanted, sink: &mut impl Write) -> Result<()> {
     let shown = wanted.shown();
     let mut blob = client
         .blob(&wanted.room, &wanted.blob)
@@ -123,6 +128,13 @@ fn download(client: &Client, wanted: &Wanted, sink: &mut impl Write) -> Result<(
     }
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE_BYTES];
+    let mut meter = Meter::delayed(
+        context.git().meters().clone(),
+        wanted.meter,
+        wanted.size,
+        meter::delay(context.git().environment()),
+    );
+    let mut done = 0;
     loop {
         // The errors of a read from the hub, and of a write to this machine's disk, are told apart.
         let read = blob
@@ -134,7 +146,10 @@ fn download(client: &Client, wanted: &Wanted, sink: &mut impl Write) -> Result<(
         hash.update(&piece[..read]);
         sink.write_all(&piece[..read])
             .map_err(|error| Error::io(format_args!("keep {shown}"), &error))?;
+        done += read as u64;
+        meter.moved(done, done);
     }
+    meter.done(done);
     let id = BundleId::from_digest(hash.finalize().into());
     if id == wanted.blob {
         return Ok(());

@@ -7,7 +7,7 @@ use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, Ref
 use super::{Push, relation};
 use crate::push::decision::Relation;
 use crate::push::plan::{Plan, Tip};
-use crate::push::post::Packed;
+use crate::push::post::{MeteredSpool, Packed};
 use crate::push::{Force, PushError, RefOutcome, Refusal};
 use crate::repository::LocalHead;
 use crate::room::{Room, RoomError};
@@ -25,8 +25,13 @@ impl Push<'_, '_> {
         let Some(packed) = packed else {
             return self.post_rounds(plan, None, tips);
         };
-        let attachment = client.attachment(&room, &packed.built.spool);
+        let meter = self.repository().meter("Uploading bundle", packed.built.spool.size());
+        let bundle = MeteredSpool::new(&packed.built.spool, meter);
+        let attachment = client.attachment(&room, &bundle);
         self.post_rounds(plan, Some((packed, &attachment)), tips)?;
+        if self.report.bundle.is_some() {
+            bundle.arrived();
+        }
         if self.report.bundle.is_none() {
             attachment.abandon();
         }
