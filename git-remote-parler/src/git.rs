@@ -18,6 +18,7 @@ mod environment;
 mod message;
 mod meter_line;
 mod stderr;
+mod trace;
 
 pub use child::GitChild;
 pub use environment::GitEnvironment;
@@ -25,6 +26,7 @@ pub use message::one_line;
 #[cfg(test)]
 pub(crate) use meter_line::is_meter;
 use stderr::Onlookers;
+use trace::ChildTrace;
 
 use crate::terminal::Terminal;
 
@@ -42,7 +44,7 @@ const IMPORT_SETTINGS: [&str; 4] = [
     "gc.auto=0",
     "maintenance.auto=false",
 ];
-/// The whole of git's environment on the import side.
+/// The whole of git's environment on the import side, but for where it writes a trace.
 const IMPORT_ENVIRONMENT: [(&str, &str); 9] = [
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),
@@ -93,7 +95,8 @@ impl GitProgram {
 pub enum Side {
     /// The environment that git gave us.
     Push,
-    /// A clean one: no configuration but the repository's, no network, no prompts, no replace refs.
+    /// A clean one: no configuration but the repository's, no network, no prompts, no replace refs. Where git writes a
+    /// trace is as in the one that git gave us.
     Import,
 }
 
@@ -103,6 +106,7 @@ pub struct Git {
     program: GitProgram,
     environment: Arc<GitEnvironment>,
     meters: Terminal,
+    traces: Terminal,
 }
 
 impl Git {
@@ -112,6 +116,7 @@ impl Git {
             program,
             environment: Arc::new(environment),
             meters: Terminal::none(),
+            traces: Terminal::none(),
         }
     }
 
@@ -119,6 +124,17 @@ impl Git {
     #[must_use]
     pub fn with_meters(self, meters: Terminal) -> Self {
         Self { meters, ..self }
+    }
+
+    /// The same git. What its children trace to stderr, because the environment has them do so, is shown here.
+    #[must_use]
+    pub fn with_traces(self, traces: Terminal) -> Self {
+        let traces = if self.environment.traces_to_stderr() {
+            traces
+        } else {
+            Terminal::none()
+        };
+        Self { traces, ..self }
     }
 
     /// Where meters are shown, if anywhere.
@@ -140,9 +156,18 @@ impl Git {
                 command.envs(self.environment.all());
                 // Messages are read by us (their first word decides what we show), so they must not be translated.
                 command.env("LC_ALL", "C");
+                if self.traces.is_there() {
+                    // Lines of a trace are known by the time before them.
+                    environment::TIMELESS_TRACES
+                        .iter()
+                        .for_each(|name| _ = command.env_remove(name));
+                }
             }
             Side::Import => {
-                command.envs(self.environment.without_git()).envs(IMPORT_ENVIRONMENT);
+                command
+                    .envs(self.environment.without_git())
+                    .envs(self.environment.of_traces())
+                    .envs(IMPORT_ENVIRONMENT);
                 for setting in IMPORT_SETTINGS {
                     command.args(["-c", setting]);
                 }
@@ -157,7 +182,10 @@ impl Git {
             patience: QUERY_PATIENCE,
             answer_bytes: MAX_ANSWER_BYTES,
             meters: self.meters.clone(),
-            onlookers: Onlookers::default(),
+            onlookers: Onlookers {
+                meters: Terminal::none(),
+                traces: self.traces.clone(),
+            },
         }
     }
 
@@ -262,6 +290,7 @@ impl GitCommand {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        let trace = ChildTrace::of(&self.command);
         let child = self.command.spawn().map_err(|source| GitError::Spawn {
             program: self.command.get_program().into(),
             source,
@@ -273,6 +302,7 @@ impl GitCommand {
             self.patience,
             self.answer_bytes,
             self.onlookers,
+            trace,
         )
     }
 

@@ -164,6 +164,11 @@ impl<'r> Import<'r> {
             )
         };
         let pins: Vec<_> = self.bundles.iter().flat_map(pins_of_one).collect();
+        tracing::debug!(
+            bundles = self.bundles.len(),
+            pins = pins.len(),
+            "import: all bundles are in the quarantine"
+        );
         let mut proof = self.prove(&local)?;
         if timing == PinTiming::Deferred {
             let released = self.quarantine.release().map_err(ImportError::storage)?;
@@ -187,6 +192,7 @@ impl<'r> Import<'r> {
         let mut released = self.quarantine.release().map_err(ImportError::storage)?;
         prepared.commit()?;
         released.settle().map_err(ImportError::storage)?;
+        tracing::debug!(pins = pins.len(), "import: objects moved in, tips pinned");
         Ok(Imported {
             pins,
             proof,
@@ -218,6 +224,7 @@ impl<'r> Import<'r> {
             compare(&header, &expected)?;
         }
         let external = self.find_prerequisites(&header)?;
+        tracing::debug!(%id, size, refs = header.refs.len(), prerequisites = header.prerequisites.len(), "import: a bundle");
         let intake = Intake::start(self.repository, &self.quarantine, &self.limits, &header, &mut stream)?;
         let self_contained = stream.feed_pack(intake, &id, header.object_format)?;
         Ok(Received {

@@ -74,6 +74,10 @@ impl Room {
     /// [`RoomError`].
     pub fn read(client: &Client, name: &RoomName, cache: &RoomCache) -> Result<Self, RoomError> {
         let known = cache.load(&client.hub_id()?, name);
+        match &known {
+            Some(state) => tracing::debug!(room = %name, version = %state.version(), "the cached fold is continued"),
+            None => tracing::debug!(room = %name, "no cached fold: the room is read from its beginning"),
+        }
         let answer = Self::ask(client, name, known.as_ref().map(RoomState::version))?;
         // The session may have been renewed on the way, with a hub whose data was replaced: then the log begins anew.
         let hub = client.hub_id()?;

@@ -120,6 +120,21 @@ pub enum SessionError {
     Fetch(#[from] FetchError),
 }
 
+/// Ends a conversation for which nothing could be set up. Git adds a line of its own about a helper that is gone before it
+/// has told what it can do, and breaks off where it writes to one; later it leaves the last word to the helper.
+///
+/// # Errors
+/// [`SessionError`], when git is gone already.
+pub fn decline(input: impl BufRead, mut output: impl Write) -> Result<(), SessionError> {
+    let mut lines = Lines::new(input);
+    if lines.next()?.as_deref() == Some(b"capabilities".as_slice()) {
+        output.write_all(CAPABILITIES.as_bytes())?;
+        output.flush()?;
+        lines.next()?;
+    }
+    Ok(())
+}
+
 /// One run of the helper.
 pub struct Session<'a, O, E> {
     address: &'a Address,

@@ -11,6 +11,7 @@ pub struct Terminal(Option<Arc<Mutex<Shown>>>);
 
 struct Shown {
     stream: Box<dyn Write + Send>,
+    is_screen: bool,
     /// A meter whose line is not ended: what it is of, and how wide it is.
     open: Option<(Vec<u8>, usize)>,
 }
@@ -21,15 +22,24 @@ impl Terminal {
         Self::default()
     }
 
-    /// This stream. It should not be buffered: each meter and each line is written at once.
-    pub fn to(stream: impl Write + Send + 'static) -> Self {
-        let stream = Box::new(stream);
-        Self(Some(Arc::new(Mutex::new(Shown { stream, open: None }))))
+    /// This stream, which may be a terminal device. It should not be buffered: each meter and each line is written at
+    /// once.
+    pub fn to(stream: impl Write + Send + 'static, is_screen: bool) -> Self {
+        Self(Some(Arc::new(Mutex::new(Shown {
+            stream: Box::new(stream),
+            is_screen,
+            open: None,
+        }))))
     }
 
     /// Whether somebody looks on.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Whether it is a terminal device: some of git's meters are shown there only, whatever was asked for.
+    pub(crate) fn is_screen(&self) -> bool {
+        self.lock().is_some_and(|shown| shown.is_screen)
     }
 
     /// Shows a state of a meter as git writes it: it ends with a carriage return, or with a line feed when it is the last.
@@ -105,7 +115,7 @@ pub(crate) mod tests {
         }
 
         let tape = Tape::default();
-        let terminal = Terminal::to(tape.clone());
+        let terminal = Terminal::to(tape.clone(), true);
         (terminal, move || {
             String::from_utf8(tape.0.lock().unwrap().clone()).unwrap()
         })

@@ -8,12 +8,13 @@ use clap::Parser;
 use clap::error::ErrorKind as ClapKind;
 use serde_json::json;
 
-use crate::cli::{Cli, Verb};
+use crate::cli::{Cli, HubVerb, Verb};
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::output::{Output, color_choice, place_for_meters};
+use crate::output::{Output, color_choice, has_terminal};
+use crate::trace;
 use crate::usage::{usage_error, wants_json};
 
 mod apply;
@@ -62,6 +63,10 @@ fn fail(error: &Error, json: bool) -> ExitCode {
 }
 
 fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
+    // A hub that is run here has a log of its own.
+    if !matches!(&cli.verb, Verb::Hub(args) if matches!(args.what, HubVerb::Run { .. })) {
+        trace::start(&environment)?;
+    }
     // What needs neither a repository nor an agent comes before looking for either.
     match cli.verb {
         Verb::Hub(args) => return hub::run(&environment, &cli.globals, &args),
@@ -73,7 +78,9 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
     }
     ending::tidy_up_on_signals();
     let mut context = Context::new(environment, cli.globals)?;
-    context.show_meters(place_for_meters());
+    if has_terminal() {
+        context.show_meters();
+    }
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);

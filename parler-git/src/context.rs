@@ -19,8 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::{Agent, Agents};
-use crate::text;
 use crate::trust::Trust;
+use crate::{output, text};
 
 /// Longest name that is read from the work tree's file.
 const MAX_NAME_FILE_BYTES: u64 = 1024;
@@ -35,6 +35,7 @@ pub(crate) struct Context {
     /// Why there is no repository.
     no_repository: Option<RepositoryError>,
     git: Git,
+    terminal: Terminal,
     global_config: OnceCell<Vec<(String, String)>>,
     /// By which this process speaks, in place of an agent.
     token: Option<AccessToken>,
@@ -53,7 +54,8 @@ impl Context {
         let program = environment.git_program().ok_or_else(|| {
             Error::fatal("there is no git on PATH").then("install git, or set PARLER_GIT to its path")
         })?;
-        let git = Git::new(program, environment.for_git());
+        let terminal = output::terminal();
+        let git = Git::new(program, environment.for_git()).with_traces(terminal.clone());
         let (repository, no_repository) = match Repository::discover(git.clone(), &environment.directory) {
             Ok(repository) => (Some(repository), None),
             Err(error @ (RepositoryError::NotARepository { .. } | RepositoryError::NotOurs { .. })) => {
@@ -77,14 +79,21 @@ impl Context {
             repository,
             no_repository,
             git,
+            terminal,
             global_config: OnceCell::new(),
             token,
             job: OnceCell::new(),
         })
     }
 
-    /// Shows meters here from now on, where work takes a while.
-    pub(crate) fn show_meters(&mut self, terminal: Terminal) {
+    /// Where people look on.
+    pub(crate) fn terminal(&self) -> &Terminal {
+        &self.terminal
+    }
+
+    /// Shows meters from now on, where work takes a while.
+    pub(crate) fn show_meters(&mut self) {
+        let terminal = self.terminal.clone();
         self.repository = self
             .repository
             .take()

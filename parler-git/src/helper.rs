@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error as StdError;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use git_remote_parler::address::{Address, HubChoice as AddressHub};
@@ -11,7 +11,7 @@ use git_remote_parler::fetch::FetchError;
 use git_remote_parler::push::PushError;
 use git_remote_parler::repository::{Repository, RepositoryError};
 use git_remote_parler::room::RoomError;
-use git_remote_parler::session::{Connected, Session, SessionError, Surroundings};
+use git_remote_parler::session::{Connected, Session, SessionError, Surroundings, decline};
 use git_remote_parler::terminal::Terminal;
 use parler_client::ClientError;
 use parler_protocol::ErrorCode;
@@ -22,7 +22,7 @@ use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::HubChoice;
-use crate::text;
+use crate::{text, trace};
 
 /// What git expects of a helper that failed.
 const FAILED: u8 = 128;
@@ -38,11 +38,20 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         return told.map_or(ExitCode::from(FAILED), |()| ExitCode::SUCCESS);
     }
     ending::tidy_up_on_signals();
-    match serve(environment) {
+    let mut is_serving = false;
+    match trace::start(&environment)
+        .map_err(|error| error.line())
+        .and_then(|()| serve(environment, &mut is_serving))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
             // Where stderr is gone as well nobody can be told.
             let _ = writeln!(io::stderr(), "fatal: {}", text::one_line(&line));
+            // Who calls this program by hand is not kept waiting.
+            if !is_serving && !io::stdin().is_terminal() {
+                // Git, if it is there, has been told all there is to tell.
+                let _ = decline(io::stdin().lock(), io::stdout().lock());
+            }
             ExitCode::from(FAILED)
         }
     }
@@ -53,7 +62,8 @@ pub(crate) fn version() -> String {
     format!("{} {}", crate::HELPER_NAME, env!("CARGO_PKG_VERSION"))
 }
 
-fn serve(environment: Environment) -> std::result::Result<(), String> {
+/// `is_serving` is set when the conversation with git begins.
+fn serve(environment: Environment, is_serving: &mut bool) -> std::result::Result<(), String> {
     let arguments: Vec<String> = environment
         .arguments
         .iter()
@@ -79,6 +89,7 @@ fn serve(environment: Environment) -> std::result::Result<(), String> {
         context: &context,
         opened: Cell::new(false),
     };
+    *is_serving = true;
     let remarks = EscapedLines::new(io::stderr());
     let ended = Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program);
     context.trust().keep();
@@ -181,7 +192,7 @@ impl Surroundings for Program<'_> {
     }
 
     fn terminal(&self) -> Terminal {
-        Terminal::to(io::stderr())
+        self.context.terminal().clone()
     }
 }
 

@@ -40,6 +40,7 @@ mod state_file;
 mod text;
 mod time;
 mod token;
+mod trace;
 mod trust;
 mod usage;
 mod view;

@@ -26,13 +26,14 @@ pub(crate) const HEADER: Style = Style::new().bold();
 /// What is not to be believed.
 pub(crate) const WARNING: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 
-/// Where meters are shown: on stderr if that is a terminal, else nowhere.
-pub(crate) fn place_for_meters() -> Terminal {
-    if io::stderr().is_terminal() {
-        Terminal::to(io::stderr())
-    } else {
-        Terminal::none()
-    }
+/// Where people look on: stderr, whatever it is.
+pub(crate) fn terminal() -> Terminal {
+    Terminal::to(io::stderr(), has_terminal())
+}
+
+/// Whether stderr is a terminal: without one nobody sees a meter.
+pub(crate) fn has_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// The two streams of one run.

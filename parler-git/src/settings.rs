@@ -64,6 +64,11 @@ pub(crate) const VARIABLES: &[Meaning] = &[
         "What the local hub logs: `info`, `warn`, `parler_hub=debug`.",
     ),
     (
+        "PARLER_TRACE",
+        "Tells requests, git children and decisions line by line: `1` on standard error, or appended to the file at an \
+         absolute path. No secret is in it.",
+    ),
+    (
         "NO_COLOR, CLICOLOR_FORCE, TERM",
         "Whether to colour the output, where no option and no configuration says it.",
     ),

@@ -44,6 +44,7 @@ mod tags;
 mod thin;
 mod tls;
 mod tokens;
+mod traces;
 mod unsupported;
 mod untouched;
 mod watching;

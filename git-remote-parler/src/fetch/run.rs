@@ -174,6 +174,12 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let plan = self.plan_with(|planner| planner.plan(ids))?;
+        tracing::debug!(
+            wanted = ids.len(),
+            bundles = ?plan.bundles,
+            external = ?plan.external.iter().map(|external| external.oid).collect::<Vec<_>>(),
+            "fetch: planned"
+        );
         if let Some(missing) = self.bring_external(&plan.external)? {
             let can_do_without = self.exclude_without_base(&plan, &missing.oids)?;
             let error = self.base_missing(&plan.external, missing);
@@ -194,6 +200,7 @@ impl<'a> Run<'a> {
 
     /// Excludes the bundles that an import failed for. Gives whether another plan may do better.
     fn blame(&mut self, error: &FetchError, batch: &[BundleId]) -> bool {
+        tracing::debug!(%error, batch = batch.len(), "fetch: an import failed");
         let before = (self.excluded.len(), self.distrusted.len(), self.one_by_one);
         let alone = match batch {
             [alone] => Some(*alone),

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::reason;
 use super::stderr::{Onlookers, Stderr};
+use super::trace::ChildTrace;
 use super::{ChildLimits, GitError};
 
 /// One read from a pipe.
@@ -33,6 +34,7 @@ pub struct GitChild {
     patience: Duration,
     left: Duration,
     ended: bool,
+    trace: ChildTrace,
     /// Input given by `feed_while_reading`, and how far it has been written.
     waiting_input: (Vec<u8>, usize),
 }
@@ -53,6 +55,7 @@ impl GitChild {
         patience: Duration,
         answer_bytes: usize,
         onlookers: Onlookers,
+        trace: ChildTrace,
     ) -> Result<Self, GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let this = Self {
@@ -67,6 +70,7 @@ impl GitChild {
             patience,
             left: patience,
             ended: false,
+            trace,
             waiting_input: (Vec::new(), 0),
         };
         // From here on the handle's drop ends the child when something fails.
@@ -295,6 +299,7 @@ impl GitChild {
             match self.child.try_wait() {
                 Ok(Some(status)) => {
                     self.ended = true;
+                    self.trace.ended(status);
                     return Ok(status);
                 }
                 Ok(None) if self.left.is_zero() => return Err(self.too_slow()),

@@ -37,7 +37,9 @@ pub(super) fn reason(stderr: &[u8], status: ExitStatus) -> String {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.trim_ascii().is_empty())
     };
-    let marked = |mark: &'static [u8]| lines().find_map(move |line| line.strip_prefix(mark));
+    // What zlib says of bytes names no object; the lines behind it do.
+    let tells = |line: &&[u8]| !line.starts_with(b"inflate: ");
+    let marked = |mark: &'static [u8]| lines().filter_map(move |line| line.strip_prefix(mark)).find(tells);
     match marked(b"error: ")
         .or_else(|| marked(b"fatal: "))
         .or_else(|| lines().next_back())
@@ -59,6 +61,10 @@ mod tests {
         let failed = ExitStatus::from_raw(256);
         let said = |stderr: &[u8]| reason(stderr, failed);
         assert_eq!(said(b"hint: x\nerror: a\x1b[31mb\nfatal: c\n"), "a\\u{1b}[31mb");
+        assert_eq!(
+            said(b"error: inflate: bad\nerror: unable to unpack x\n"),
+            "unable to unpack x"
+        );
         assert_eq!(said(b"usage: git\n\n"), "usage: git");
         assert_eq!(said(b""), "exit status: 1");
         assert_eq!(said("fatal: a\u{202e}b".as_bytes()), "a\\u{202e}b");

@@ -2,7 +2,7 @@
 //! nothing but words that are written here, digits and blanks, so that no text from a bundle reaches a terminal by it.
 
 /// What git's children that we run count.
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 9] = [
     "Checking connectivity",
     "Checking objects",
     "Compressing objects",
@@ -11,7 +11,6 @@ const TITLES: [&str; 10] = [
     "Enumerating objects",
     "Receiving objects",
     "Resolving deltas",
-    "Unpacking objects",
     "Writing objects",
 ];
 
@@ -31,8 +30,8 @@ pub(crate) fn is_meter(line: &[u8]) -> bool {
         Some(counters) => counters.strip_prefix(' '),
         None => line.strip_prefix("  "),
     };
-    let is_state = counters.is_some_and(|counters| Rest(counters.trim_start_matches(' ')).is_state());
-    is_state || Rest(line).is_total() || Rest(line).is_threads()
+    let is_state = counters.is_some_and(|counters| Rest(counters.trim_start_matches(' ')).has_state());
+    is_state || Rest(line).has_total() || Rest(line).has_threads()
 }
 
 /// What has not been read of a line.
@@ -40,7 +39,7 @@ struct Rest<'a>(&'a str);
 
 impl Rest<'_> {
     /// `45% (9/20), 9.00 MiB | 5.00 MiB/s, done.`, much of it optional.
-    fn is_state(mut self) -> bool {
+    fn has_state(mut self) -> bool {
         let counted = self.number()
             && (!self.word("% (") || (self.number() && self.word("/") && self.number() && self.word(")")));
         if !counted {
@@ -60,7 +59,7 @@ impl Rest<'_> {
     }
 
     /// `Total 3 (delta 0), reused 0 (delta 0), pack-reused 0 (from 0)`, the last bracket since git 2.45.
-    fn is_total(mut self) -> bool {
+    fn has_total(mut self) -> bool {
         ["Total ", " (delta ", "), reused ", " (delta ", "), pack-reused "]
             .iter()
             .all(|word| self.word(word) && self.number())
@@ -68,7 +67,7 @@ impl Rest<'_> {
     }
 
     /// `Delta compression using up to 2 threads`
-    fn is_threads(mut self) -> bool {
+    fn has_threads(mut self) -> bool {
         self.word("Delta compression using up to ") && self.number() && self.0 == " threads"
     }
 
@@ -112,7 +111,7 @@ mod tests {
             "Receiving objects: 100% (1/1), 1 byte | 1 byte/s, done.",
             "Resolving deltas: 100% (5/5), completed with 3 local objects.",
             "Resolving deltas: 100% (1/1), completed with 1 local object.",
-            "Unpacking objects: 100% (3/3), 1.07 GiB | 15 bytes/s, done.",
+            "Receiving objects: 100% (3/3), 1.07 GiB | 15 bytes/s, done.",
             "Receiving objects:            ",
             "   45% (9/20), 9.00 MiB | 5.00 MiB/s",
             "Total 3 (delta 0), reused 0 (delta 0), pack-reused 0 (from 0)",

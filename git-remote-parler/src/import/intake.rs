@@ -1,7 +1,10 @@
 //! The git child that turns a pack into objects in the quarantine and checks each of them.
 
+use std::time::Duration;
+
 use crate::bundle::BundleHeader;
 use crate::git::{GitChild, GitError, Side, one_line};
+use crate::meter::Meter;
 use crate::pack::{PACK_HEADER_BYTES, object_count};
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
@@ -42,6 +45,7 @@ pub(super) struct Intake<'a> {
     limits: ImportLimits,
     way: Way,
     pack_bytes: u64,
+    objects: u32,
     child: GitChild,
     /// All bytes fed so far, while they may have to be fed again to a child with older arguments.
     replay: Option<Vec<u8>>,
@@ -79,6 +83,7 @@ impl<'a> Intake<'a> {
             limits: *limits,
             way,
             pack_bytes,
+            objects,
             child,
             replay,
         })
@@ -117,7 +122,21 @@ impl<'a> Intake<'a> {
             let message = format!("more than a pack: {}", one_line(&answer[..answer.len().min(120)]));
             return Err(ImportError::Refused { message });
         }
+        if self.way == Way::Unpack {
+            self.tell_unpacked();
+        }
         Ok(self.way == Way::IndexWhole && code == 0)
+    }
+
+    /// This child counts only where it sees a terminal itself, and it sees our pipe.
+    fn tell_unpacked(&self) {
+        let meters = self.repository.git().meters();
+        if meters.is_screen() {
+            let objects = u64::from(self.objects);
+            let mut meter = Meter::delayed(meters.clone(), "Unpacking objects", objects, Duration::ZERO);
+            meter.moved(objects, self.pack_bytes);
+            meter.done(self.pack_bytes);
+        }
     }
 
     /// Git before 2.44 takes the severities only with the stricter check. Known by its refusal, because asking for the
@@ -150,8 +169,7 @@ fn spawn(
     let command = match way {
         Way::Unpack => repository
             .command(Side::Import, "unpack-objects")
-            .metered(&[], &["-q"])
-            .arg(format!("--strict={HISTORIC}")),
+            .args(["-q", &format!("--strict={HISTORIC}")]),
         Way::IndexThin | Way::IndexWhole => {
             let more = if way == Way::IndexThin {
                 "--fix-thin"

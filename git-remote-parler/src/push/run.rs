@@ -264,6 +264,7 @@ impl Push<'_, '_> {
             Ok(plan) => plan,
             Err(cut_off) => return self.refuse_cut_off(cut_off),
         };
+        tell(&plan, &self.moves);
         if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {
             return Ok(());
         }
@@ -455,6 +456,27 @@ impl Push<'_, '_> {
         }
         self.report.refs = reports;
         self.report
+    }
+}
+
+/// What is going to be sent, for whoever traces.
+fn tell(plan: &Plan, moves: &[Move]) {
+    for planned in moves {
+        let RefUpdate {
+            name, old, new, forced, ..
+        } = &planned.update;
+        tracing::debug!(%name, ?old, ?new, forced, "push: a ref moves");
+    }
+    match &plan.bundle {
+        Some(bundle) => tracing::debug!(
+            tips = bundle.header.refs.len(),
+            commits = bundle.commits,
+            prerequisites = ?bundle.header.prerequisites,
+            needs = ?bundle.needs,
+            base = bundle.base.as_ref().map(|base| base.label.as_str()),
+            "push: a bundle is made"
+        ),
+        None => tracing::debug!("push: no bundle is needed"),
     }
 }
 

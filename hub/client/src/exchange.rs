@@ -22,7 +22,7 @@ use crate::revive::Reviving;
 use crate::tls::tls_config;
 use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
-use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness, rests};
+use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness, rests, trace};
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -43,6 +43,8 @@ pub struct Client {
     runtime: Runtime,
     http: reqwest::Client,
     session: RefCell<Option<CachedSession>>,
+    /// Which try of a call the next request belongs to.
+    attempt: Cell<u32>,
     pub(crate) reviving: Reviving,
     pub(crate) witness: Arc<dyn Witness>,
 }
@@ -85,6 +87,7 @@ impl Client {
             runtime,
             http,
             session,
+            attempt: Cell::new(1),
             witness: Arc::new(NoWitness),
         })
     }
@@ -267,7 +270,9 @@ impl Client {
         let mut rests = rests::of_a_call().take(MOST_RETRIES);
         let begun = Instant::now();
         let mut reached = false;
+        self.attempt.set(0);
         loop {
+            self.attempt.update(|number| number + 1);
             let error = match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -283,7 +288,10 @@ impl Client {
                 _ => false,
             };
             match rests.next().filter(|rest| again && in_time(*rest)) {
-                Some(rest) => tokio::time::sleep(rest).await,
+                Some(rest) => {
+                    trace::again(rest, &error);
+                    tokio::time::sleep(rest).await;
+                }
                 None => return Err(error),
             }
         }
@@ -389,6 +397,17 @@ impl Client {
 
     /// Sends a request once. An answer of 400 and above is an error.
     async fn send(&self, request: &Request<'_>, session: Option<&CachedSession>) -> Result<Response, ClientError> {
+        let began = Instant::now();
+        let answer = self.exchange_once(request, session).await;
+        trace::request(request, &answer, began.elapsed(), self.attempt.get());
+        answer
+    }
+
+    async fn exchange_once(
+        &self,
+        request: &Request<'_>,
+        session: Option<&CachedSession>,
+    ) -> Result<Response, ClientError> {
         let place = session.and_then(|session| Some((&session.hub, paths::room_of(&request.path)?)));
         let asked = place.as_ref().map(|(hub, room)| self.witness.asking(hub, Some(room)));
         let mut builder = self

@@ -25,6 +25,7 @@ mod session;
 mod sse;
 mod sse_response;
 mod tls;
+mod trace;
 mod upload_body;
 mod witness;
 

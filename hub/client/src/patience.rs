@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use backon::ExponentialBackoff;
 use parler_protocol::ErrorCode;
 
-use crate::{Client, ClientError, rests};
+use crate::{Client, ClientError, rests, trace};
 
 /// How often a hub may answer and then end before the next byte. A blob that is damaged there ends at the same byte each
 /// time, however long one waits.
@@ -55,6 +55,7 @@ impl Patience {
         if !in_time || !(client.revived_after(&failure) || is_passing(&failure)) {
             return Err(failure);
         }
+        trace::again(rest, &failure);
         client.rest(rest);
         Ok(())
     }

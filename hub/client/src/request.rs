@@ -21,6 +21,18 @@ pub(crate) enum RequestBody<'a> {
     },
 }
 
+impl RequestBody<'_> {
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Json(json) => json.len() as u64,
+            Self::WithBlob(message, blob) => message.len() as u64 + blob.size(),
+            Self::Part { length, .. } => *length,
+        }
+    }
+}
+
 /// A request that can be made again.
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
