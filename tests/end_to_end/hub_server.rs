@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parler_harness::{CuttingProxy, HubProcess, World};
-use parler_hub::{Hub, HubOptions, TlsIdentity};
+use parler_hub::{Hub, HubLimits, HubOptions, TlsIdentity};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
@@ -14,6 +14,9 @@ const AUTHORITY: &str = "PARLER_TEST_AUTHORITY";
 const OWNER: &str = "PARLER_TEST_OWNER";
 const CERTIFICATE: &str = "PARLER_TEST_CERTIFICATE";
 const KEY: &str = "PARLER_TEST_KEY";
+const LARGEST_BLOB: &str = "PARLER_TEST_LARGEST_BLOB";
+const FREE_FLOOR: &str = "PARLER_TEST_FREE_FLOOR";
+const UPLOADS: &str = "PARLER_TEST_UPLOADS";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
@@ -44,6 +47,24 @@ fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
 #[track_caller]
 pub(crate) fn start_with_tls(world: &World, (certificate, key): (PathBuf, PathBuf)) -> HubProcess {
     start_with_variables(world, &[(CERTIFICATE, certificate.into()), (KEY, key.into())])
+}
+
+/// Starts a hub that lets every key in and takes blobs of at most so many bytes.
+#[track_caller]
+pub(crate) fn start_for_small_blobs(world: &World, largest: u64) -> HubProcess {
+    start_with_variables(world, &[(LARGEST_BLOB, largest.to_string().into())])
+}
+
+/// Starts a hub that lets every key in and leaves so much of the disk free, in percent.
+#[track_caller]
+pub(crate) fn start_with_free_floor(world: &World, percent: u8) -> HubProcess {
+    start_with_variables(world, &[(FREE_FLOOR, percent.to_string().into())])
+}
+
+/// Starts a hub that lets every key in and lets nobody have more uploads under way than this.
+#[track_caller]
+pub(crate) fn start_with_uploads(world: &World, most: usize) -> HubProcess {
+    start_with_variables(world, &[(UPLOADS, most.to_string().into())])
 }
 
 #[track_caller]
@@ -89,7 +110,13 @@ fn serve_for_another_test() {
                 .zip(std::env::var_os(KEY))
                 .map(|(certificate, key)| TlsIdentity::load(certificate, key).unwrap());
             let scheme = if tls.is_some() { "https" } else { "http" };
+            let mut limits = HubLimits::default();
+            let limit = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+            limits.max_blob_bytes = limit(LARGEST_BLOB).unwrap_or(limits.max_blob_bytes);
+            limits.free_floor_percent = limit(FREE_FLOOR).map_or(limits.free_floor_percent, |floor| floor as u8);
+            limits.max_uploads = limit(UPLOADS).map_or(limits.max_uploads, |most| most as usize);
             let options = HubOptions {
+                limits,
                 tls,
                 open: owner.is_empty(),
                 authorities: vec![std::env::var(AUTHORITY).unwrap_or_default()],

@@ -11,6 +11,7 @@ mod counts;
 mod demo;
 mod dishonest_hub;
 mod doctor;
+mod errors;
 mod files;
 mod forgotten_modules;
 mod hub_server;
