@@ -3,6 +3,7 @@
 //! any other ref, and merges nothing.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -11,16 +12,23 @@ use parler_protocol::{BundleId, ObjectFormat, Oid};
 
 use crate::bundle::{BundleError, BundleHeader, HeaderRef};
 use crate::git::{BULK_PATIENCE, ChildLimits, GitError, Side};
+use crate::pack::entries::PackFlaw;
+use crate::pack::object_count;
 use crate::pins::{Pin, PinError, Transaction, pins_of, without_taken};
 use crate::quarantine::{Quarantine, Released};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
 mod connectivity;
+mod group;
 mod intake;
+mod joined;
+mod stores;
 mod stream;
 
 use connectivity::Proof;
+use group::Group;
 use intake::Intake;
+use stores::Stores;
 use stream::BundleStream;
 
 /// Memory that a checking child may take whatever the bundle's size.
@@ -38,6 +46,9 @@ pub struct ImportLimits {
     pub small_objects: u32,
     /// See `small_objects`.
     pub small_bytes: u64,
+    /// A bundle of at most this many bytes is taken in by one child with others that come before or after it. None is,
+    /// when this is 0.
+    pub joined_bytes: u64,
     /// Processor time of each checking child.
     pub cpu: Duration,
     /// How long each checking child is waited for; waiting for the bundle's bytes does not count.
@@ -49,7 +60,8 @@ impl Default for ImportLimits {
         Self {
             bundle_bytes: MAX_BLOB_BYTES,
             small_objects: 100,
-            small_bytes: 1 << 20, // 1 MiB
+            small_bytes: 1 << 20,    // 1 MiB
+            joined_bytes: 256 << 10, // 256 KiB
             cpu: BULK_PATIENCE,
             patience: BULK_PATIENCE,
         }
@@ -105,11 +117,14 @@ pub struct Import<'r> {
     repository: &'r Repository,
     limits: ImportLimits,
     quarantine: Quarantine,
+    stores: Stores,
     bundles: Vec<Received>,
+    /// The last bundles, whose objects are not in the quarantine yet.
+    group: Option<Group>,
     failed: bool,
 }
 
-/// A bundle whose objects are in the quarantine.
+/// A bundle whose objects are in the quarantine, or in the group.
 struct Received {
     id: BundleId,
     short_pin: bool,
@@ -129,32 +144,44 @@ impl<'r> Import<'r> {
             return Err(ImportError::InsideQuarantine);
         }
         let quarantine = Quarantine::new(&repository.objects_dir(), environment).map_err(ImportError::storage)?;
+        let stores = Stores::open(repository, &quarantine).map_err(ImportError::storage)?;
         Ok(Self {
             repository,
             limits,
             quarantine,
+            stores,
             bundles: Vec::new(),
+            group: None,
             failed: false,
         })
     }
 
     /// Takes in one bundle; those that bring its prerequisites come before it. Gives its header. After a failure the
     /// import as a whole has failed.
+    ///
+    /// Small bundles are read to their end, their bytes and header checked, and git sees them later, with others.
+    ///
+    /// # Errors
+    /// [`ImportError::Among`] is about bundles that were added before, and perhaps this one; everything else is about
+    /// this one.
     pub fn add(&mut self, incoming: Incoming<'_>) -> Result<&BundleHeader, ImportError> {
         if std::mem::replace(&mut self.failed, true) {
             return Err(ImportError::FailedBefore);
         }
-        let received = self.take_in(incoming)?;
+        self.take_in(incoming)?;
         self.failed = false;
-        self.bundles.push(received);
         Ok(&self.bundles[self.bundles.len() - 1].header)
     }
 
     /// Proves that every tip is there with everything it reaches, then moves the objects in and pins the tips.
-    pub fn finish(self, timing: PinTiming) -> Result<Imported, ImportError> {
+    pub fn finish(mut self, timing: PinTiming) -> Result<Imported, ImportError> {
         if self.failed {
             return Err(ImportError::FailedBefore);
         }
+        self.take_in_group().map_err(|error| match error {
+            ImportError::Among { source, .. } if self.bundles.len() == 1 => *source,
+            error => error,
+        })?;
         let local = self.repository.refs("refs/")?;
         let pins_of_one = |bundle: &Received| {
             without_taken(
@@ -200,7 +227,7 @@ impl<'r> Import<'r> {
         })
     }
 
-    fn take_in(&self, incoming: Incoming<'_>) -> Result<Received, ImportError> {
+    fn take_in(&mut self, incoming: Incoming<'_>) -> Result<(), ImportError> {
         let Incoming {
             id,
             size,
@@ -225,30 +252,126 @@ impl<'r> Import<'r> {
         }
         let external = self.find_prerequisites(&header)?;
         tracing::debug!(%id, size, refs = header.refs.len(), prerequisites = header.prerequisites.len(), "import: a bundle");
-        let intake = Intake::start(self.repository, &self.quarantine, &self.limits, &header, &mut stream)?;
-        let self_contained = stream.feed_pack(intake, &id, header.object_format)?;
-        Ok(Received {
+        let objects = stream.peek_object_count()?;
+        let received = Received {
             id,
             short_pin,
             header,
             external,
-            self_contained,
-        })
+            self_contained: false,
+        };
+        if size <= self.limits.joined_bytes {
+            let pack = stream.read_pack(&id)?;
+            return self.join(received, objects, &pack);
+        }
+        self.take_in_group()?;
+        let intake = self.start_intake(objects, stream.pack_bytes(), received.header.prerequisites.is_empty())?;
+        let self_contained = stream.feed_pack(intake, &id, received.header.object_format)?;
+        self.push_alone(received, self_contained)
+    }
+
+    /// Puts a bundle into the group. One whose objects cannot be told is for git alone, which will say what it thinks.
+    fn join(&mut self, received: Received, objects: u32, pack: &[u8]) -> Result<(), ImportError> {
+        let is_in_group = |group: &Group, oid: &Oid| group.holds(oid.as_bytes());
+        let flaw = loop {
+            let group = self.group.get_or_insert_with(|| Group::new(&self.stores));
+            let prerequisites = &received.header.prerequisites;
+            let builds_on_others = !prerequisites.iter().all(|oid| is_in_group(group, oid));
+            match group.push(pack, builds_on_others, &self.stores) {
+                Ok(()) => {
+                    let is_full = group.is_full();
+                    self.bundles.push(received);
+                    return if is_full { self.take_in_group() } else { Ok(()) };
+                }
+                // There is more room in a new group.
+                Err(PackFlaw::TooLarge) if group.members() > 0 => self.take_in_group()?,
+                Err(flaw) => break flaw,
+            }
+        };
+        self.take_in_group()?;
+        let mut intake = self.start_intake(objects, pack.len() as u64, received.header.prerequisites.is_empty())?;
+        let fed = intake.feed(pack).and_then(|()| intake.finish());
+        let self_contained = fed.map_err(|error| match flaw {
+            // Another was to bring what it lacks.
+            PackFlaw::UnknownBase if !self.bundles.is_empty() => {
+                let before = self.bundles.iter().map(|bundle| bundle.id);
+                ImportError::Among {
+                    ids: before.chain([received.id]).collect(),
+                    source: Box::new(error),
+                }
+            }
+            _ => error,
+        })?;
+        self.push_alone(received, self_contained)
+    }
+
+    fn push_alone(&mut self, mut received: Received, self_contained: bool) -> Result<(), ImportError> {
+        received.self_contained = self_contained;
+        self.bundles.push(received);
+        self.stores
+            .quarantine_has_changed(&self.quarantine)
+            .map_err(ImportError::storage)
+    }
+
+    /// Lets git take in the bundles of the group. An error does not say which of them it is about.
+    fn take_in_group(&mut self) -> Result<(), ImportError> {
+        let Some(group) = self.group.take().filter(|group| group.members() > 0) else {
+            return Ok(());
+        };
+        let members = self.bundles.len() - group.members()..;
+        let among = |source| ImportError::Among {
+            ids: self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect(),
+            source: Box::new(source),
+        };
+        let self_contained = self.feed_group(group).map_err(among)?;
+        for bundle in &mut self.bundles[members] {
+            bundle.self_contained = self_contained;
+        }
+        self.stores
+            .quarantine_has_changed(&self.quarantine)
+            .map_err(ImportError::storage)
+    }
+
+    fn feed_group(&self, group: Group) -> Result<bool, ImportError> {
+        let pack = group.finish().map_err(not_joined)?;
+        let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
+        let mut intake = self.start_intake(objects, pack.bytes.len() as u64, pack.is_whole)?;
+        intake.feed(&pack.bytes)?;
+        intake.finish()
+    }
+
+    fn start_intake(&self, objects: u32, pack_bytes: u64, is_whole: bool) -> Result<Intake<'_>, ImportError> {
+        Intake::start(
+            self.repository,
+            &self.quarantine,
+            &self.limits,
+            objects,
+            pack_bytes,
+            is_whole,
+        )
     }
 
     /// The prerequisites that were here before this import. The others must have come with it.
     fn find_prerequisites(&self, header: &BundleHeader) -> Result<Vec<Oid>, ImportError> {
-        let here = self.repository.contains(&header.prerequisites)?;
-        let pairs = || header.prerequisites.iter().copied().zip(here.iter().copied());
-        let mut missing: Vec<_> = pairs().filter_map(|(oid, here)| (!here).then_some(oid)).collect();
-        if !missing.is_empty() && !self.bundles.is_empty() {
-            let came = connectivity::objects_in(&self.quarantine, header.object_format, &missing)?;
-            missing.retain(|oid| !came.contains(oid));
-        }
+        // Those that came with it first: a look for what is not there is slow.
+        let is_in_group = |oid: &Oid| self.group.as_ref().is_some_and(|group| group.holds(oid.as_bytes()));
+        let has_come = |oid: &&Oid| is_in_group(oid) || self.stores.has_come(oid);
+        let others: Vec<Oid> = header
+            .prerequisites
+            .iter()
+            .filter(|oid| !has_come(oid))
+            .copied()
+            .collect();
+        let (mut here, unknown): (Vec<_>, Vec<_>) = others.into_iter().partition(|oid| self.stores.is_here(oid));
+        // Git may see more than we do.
+        let answers = self.repository.contains(&unknown)?;
+        let (found, missing): (Vec<_>, Vec<_>) = unknown.into_iter().zip(answers).partition(|(_, here)| *here);
         if missing.is_empty() {
-            Ok(pairs().filter_map(|(oid, here)| here.then_some(oid)).collect())
+            here.extend(found.into_iter().map(|(oid, _)| oid));
+            Ok(here)
         } else {
-            Err(ImportError::MissingPrerequisites { oids: missing })
+            let oids = missing.into_iter().map(|(oid, _)| oid).collect();
+            Err(ImportError::MissingPrerequisites { oids })
         }
     }
 
@@ -267,6 +390,13 @@ impl<'r> Import<'r> {
             limits: &self.limits,
         };
         context.prove(&tips(&contained), &tips(&open), &external, local)
+    }
+}
+
+/// A pack of packs that were good one by one.
+fn not_joined(flaw: PackFlaw) -> ImportError {
+    ImportError::Refused {
+        message: flaw.to_string(),
     }
 }
 
@@ -378,6 +508,15 @@ pub enum ImportError {
         /// Git's words, one escaped line.
         message: String,
     },
+    /// Bundles that were taken in together failed, and it is not known which of them is to blame: not necessarily the one
+    /// whose arrival made git look at them.
+    #[error("one of {} bundles ({}): {source}", ids.len(), list(&ids.iter().map(BundleId::short).collect::<Vec<_>>()))]
+    Among {
+        /// Which bundles.
+        ids: Vec<BundleId>,
+        /// What is wrong.
+        source: Box<ImportError>,
+    },
     /// An earlier bundle of the same import failed.
     #[error("an earlier bundle of this import failed")]
     FailedBefore,
@@ -407,16 +546,16 @@ impl ImportError {
     }
 }
 
-fn list(oids: &[Oid]) -> String {
+fn list(names: &[impl Display]) -> String {
     const SHOWN: usize = 3;
-    let mut text = oids
+    let mut text = names
         .iter()
         .take(SHOWN)
-        .map(Oid::to_string)
+        .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ");
-    if oids.len() > SHOWN {
-        text.push_str(&format!(" and {} more", oids.len() - SHOWN));
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
     }
     text
 }

@@ -8,6 +8,10 @@ use crate::git::{BULK_PATIENCE, GitChild, GitError, Side};
 use crate::repository::Repository;
 use crate::spool::{Spool, SpoolWriter};
 
+mod delta;
+pub(crate) mod entries;
+pub(crate) mod resolve;
+
 /// One piece of pack on its way into the spool.
 const PIECE_BYTES: usize = 128 << 10; // 128 KiB
 /// The fixed beginning of a pack: `PACK`, the version, the number of objects.

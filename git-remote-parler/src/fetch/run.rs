@@ -26,8 +26,9 @@ pub(super) struct Run<'a> {
     distrusted: HashSet<BundleId>,
     /// Tips of excluded bundles that, by the word of whoever moved a ref there, are nowhere else.
     unobtainable: HashSet<Oid>,
-    /// Once something was wrong: so that what is right stays, and is not downloaded again with the next plan.
-    one_by_one: bool,
+    /// How many bundles the next import takes: all, until something was wrong. Then half of those that failed, so that
+    /// what is right stays and is not downloaded again with each plan, and twice as many after each success.
+    together: usize,
 }
 
 /// What wanted objects come down to.
@@ -59,7 +60,7 @@ impl<'a> Run<'a> {
                 .collect(),
             distrusted: HashSet::new(),
             unobtainable: HashSet::new(),
-            one_by_one: false,
+            together: usize::MAX,
         }
     }
 
@@ -69,26 +70,27 @@ impl<'a> Run<'a> {
 
     pub(super) fn bring_objects(&mut self, wants: &[Want]) -> Result<(), FetchError> {
         let mut first_error = None;
-        // Each round that fails has one bundle less to take, or ends the fetch.
+        // Each round that fails has one bundle less to take, or takes fewer at once, or ends the fetch.
         loop {
             let missing = self.missing(wants)?;
             let sorted = self.sort(&missing)?;
             if let Some(missing) = self.bring_external(&sorted.bare)? {
                 let error = self.base_missing(&sorted.bare, missing);
-                return Err(first_error.unwrap_or(error));
+                return Err(more_telling(first_error, error));
             }
             match self.bring(&sorted.bundles) {
                 Ok(()) => {
                     for want in sorted.scattered {
-                        self.search(want).map_err(|error| first_error.take().unwrap_or(error))?;
+                        self.search(want)
+                            .map_err(|error| more_telling(first_error.take(), error))?;
                     }
                     return Ok(());
                 }
                 Err(Failed {
                     error,
                     can_do_without: true,
-                }) => _ = first_error.get_or_insert(error),
-                Err(Failed { error, .. }) => return Err(first_error.unwrap_or(error)),
+                }) => first_error = Some(more_telling(first_error, error)),
+                Err(Failed { error, .. }) => return Err(more_telling(first_error, error)),
             }
         }
     }
@@ -100,7 +102,7 @@ impl<'a> Run<'a> {
                 Ok(()) => return Ok(()),
                 Err(Failed { error, can_do_without }) => {
                     let is_one_of_them = ids.iter().any(|id| self.excluded.contains(id));
-                    let error = first_error.take().unwrap_or(error);
+                    let error = more_telling(first_error.take(), error);
                     if !can_do_without || is_one_of_them {
                         return Err(error);
                     }
@@ -185,8 +187,16 @@ impl<'a> Run<'a> {
             let error = self.base_missing(&plan.external, missing);
             return Err(Failed { error, can_do_without });
         }
-        let together = if self.one_by_one { 1 } else { plan.bundles.len().max(1) };
-        for batch in plan.bundles.chunks(together) {
+        // What came with an earlier plan of this fetch is here, whether it is asked for by its id or not.
+        let came: HashSet<BundleId> = self.fetched.bundles.iter().map(|bundle| bundle.id).collect();
+        let mut left: &[BundleId] = &plan
+            .bundles
+            .iter()
+            .filter(|id| !came.contains(id))
+            .copied()
+            .collect::<Vec<_>>();
+        while !left.is_empty() {
+            let (batch, rest) = left.split_at(self.together.min(left.len()));
             match self.import(batch, self.timing) {
                 Ok(imported) => self.fetched.add(batch, imported, self.timing),
                 Err(error) => {
@@ -194,18 +204,16 @@ impl<'a> Run<'a> {
                     return Err(Failed { error, can_do_without });
                 }
             }
+            self.together = self.together.saturating_mul(2);
+            left = rest;
         }
         Ok(())
     }
 
-    /// Excludes the bundles that an import failed for. Gives whether another plan may do better.
+    /// Excludes the bundles that an import failed for, as far as that is known. Gives whether another plan may do better.
     fn blame(&mut self, error: &FetchError, batch: &[BundleId]) -> bool {
         tracing::debug!(%error, batch = batch.len(), "fetch: an import failed");
-        let before = (self.excluded.len(), self.distrusted.len(), self.one_by_one);
-        let alone = match batch {
-            [alone] => Some(*alone),
-            _ => None,
-        };
+        let before = (self.excluded.len(), self.distrusted.len());
         match error {
             FetchError::NotSent { id, .. } => _ = self.excluded.insert(*id),
             FetchError::Bundle { id, source, .. } => match &**source {
@@ -213,12 +221,18 @@ impl<'a> Run<'a> {
                 source if is_about_the_bundle(source) => _ = self.excluded.insert(*id),
                 _ => return false,
             },
-            // All together are incomplete, and it is not said which: one after the other shows it.
-            FetchError::Import(source) if is_about_the_bundle(source) => self.excluded.extend(alone),
+            // One of them, and it is not said which: fewer at once show it.
+            FetchError::Import(source) if is_about_the_bundle(source) => {
+                if let [alone] = batch {
+                    self.excluded.insert(*alone);
+                }
+            }
             _ => return false,
         }
-        self.one_by_one = true;
-        before != (self.excluded.len(), self.distrusted.len(), self.one_by_one)
+        if batch.len() > 1 {
+            self.together = batch.len() / 2;
+        }
+        batch.len() > 1 || before != (self.excluded.len(), self.distrusted.len())
     }
 
     /// A bundle came too early: the fault of those that were to bring what it expects, or of its own word about them.
@@ -352,11 +366,7 @@ impl<'a> Run<'a> {
                     short_pin: state.short(id).is_some(),
                     reader: &mut reader,
                 };
-                import.add(incoming).map_err(|source| FetchError::Bundle {
-                    id: *id,
-                    room: room(),
-                    source: Box::new(source),
-                })?;
+                import.add(incoming).map_err(|error| self.naming(error, Some(*id)))?;
                 (bundles, bytes) = (bundles + 1, bytes + bundle.part.size);
                 if let Some(meter) = &mut meter {
                     meter.moved(bundles, bytes);
@@ -366,7 +376,28 @@ impl<'a> Run<'a> {
         if let Some(meter) = &mut meter {
             meter.done(bytes);
         }
-        Ok(import.finish(timing)?)
+        let alone = match ids {
+            [alone] => Some(*alone),
+            _ => None,
+        };
+        import.finish(timing).map_err(|error| self.naming(error, alone))
+    }
+
+    /// An import's error with the bundle that it is about: the one at hand, unless it is about bundles before that.
+    fn naming(&self, error: ImportError, at_hand: Option<BundleId>) -> FetchError {
+        let (id, source) = match error {
+            ImportError::Among { ids, source } if ids.len() == 1 => (ids.first().copied(), source),
+            error @ ImportError::Among { .. } => return error.into(),
+            error => (at_hand, Box::new(error)),
+        };
+        match id {
+            Some(id) => FetchError::Bundle {
+                id,
+                room: self.fetcher.room(),
+                source,
+            },
+            None => (*source).into(),
+        }
     }
 
     /// Looks for an object that is no bundle's tip: a branch made in the middle of a bundle. Whoever made it had it from
@@ -428,9 +459,18 @@ impl<E: Into<FetchError>> From<E> for Failed {
     }
 }
 
+/// The error to end with: the first, unless it leaves open which bundle it is about and the later one does not.
+fn more_telling(first: Option<FetchError>, later: FetchError) -> FetchError {
+    match first {
+        Some(first) if !matches!(first, FetchError::Import(_)) || matches!(later, FetchError::Import(_)) => first,
+        _ => later,
+    }
+}
+
 /// Whether an import failed for what the bundle is, rather than for this machine or the connection.
 fn is_about_the_bundle(error: &ImportError) -> bool {
     match error {
+        ImportError::Among { source, .. } => is_about_the_bundle(source),
         ImportError::Bundle(_)
         | ImportError::NotAsSigned { .. }
         | ImportError::ObjectFormat { .. }

@@ -3,8 +3,7 @@
 
 use std::collections::HashSet;
 
-use gix::objs::Exists;
-use parler_protocol::{ObjectFormat, Oid};
+use parler_protocol::Oid;
 
 use crate::git::{ChildLimits, GitCommand, GitError, Side};
 use crate::pins::Pin;
@@ -152,19 +151,4 @@ fn refs_naming(oids: &HashSet<Oid>, local: &[LocalRef]) -> Option<Vec<LocalRef>>
     } else {
         oids.iter().map(naming).collect()
     }
-}
-
-/// Which of these objects are in the quarantine.
-pub(super) fn objects_in(
-    quarantine: &Quarantine,
-    format: ObjectFormat,
-    oids: &[Oid],
-) -> Result<HashSet<Oid>, ImportError> {
-    let hash = match format {
-        ObjectFormat::Sha1 => gix::hash::Kind::Sha1,
-        ObjectFormat::Sha256 => gix::hash::Kind::Sha256,
-    };
-    let objects = gix::odb::at(quarantine.path(), hash).map_err(ImportError::storage)?;
-    let is_there = |oid: &&Oid| gix::ObjectId::try_from(oid.as_bytes()).is_ok_and(|id| objects.exists(&id));
-    Ok(oids.iter().filter(is_there).copied().collect())
 }

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use crate::bundle::BundleHeader;
 use crate::git::{GitChild, GitError, Side, one_line};
 use crate::meter::Meter;
-use crate::pack::{PACK_HEADER_BYTES, object_count};
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
 
-use super::stream::BundleStream;
 use super::{ImportError, ImportLimits};
 
 /// What old tools wrote into commits, tags and trees of many honest histories; harmless. Everything else that fsck finds
@@ -52,25 +49,21 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    /// Looks at the beginning of the pack and starts the child that suits it.
+    /// Starts the child that suits a pack of so many objects and bytes. `is_whole` says that it should need nothing from
+    /// outside.
     pub(super) fn start(
         repository: &'a Repository,
         quarantine: &'a Quarantine,
         limits: &ImportLimits,
-        header: &BundleHeader,
-        stream: &mut BundleStream<'_>,
+        objects: u32,
+        pack_bytes: u64,
+        is_whole: bool,
     ) -> Result<Self, ImportError> {
-        let pack_bytes = stream.pack_bytes();
-        let beginning = stream.peek(PACK_HEADER_BYTES)?;
-        let no_pack = || ImportError::Refused {
-            message: "no pack follows its header".to_owned(),
-        };
-        let objects = object_count(beginning).ok_or_else(no_pack)?;
         // Where objects may be missing on purpose, the links of unpacked ones could not be checked.
         let small = objects <= limits.small_objects && pack_bytes <= limits.small_bytes;
         let way = if small && !is_partial(repository)? {
             Way::Unpack
-        } else if header.prerequisites.is_empty() {
+        } else if is_whole {
             Way::IndexWhole
         } else {
             Way::IndexThin

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::ImportError;
 use super::intake::Intake;
 use crate::bundle::{BundleError, BundleHeader, HeaderEnd, find_header_end};
+use crate::pack::{PACK_HEADER_BYTES, object_count};
 
 /// One piece of the bundle.
 const PIECE_BYTES: usize = 128 << 10; // 128 KiB
@@ -57,17 +58,27 @@ impl<'a> BundleStream<'a> {
         self.size - self.header_bytes
     }
 
-    /// Reads until at least this many bytes of the pack are buffered, and shows them.
-    pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], ImportError> {
-        while self.buffer.len() < bytes {
+    /// Reads the beginning of the pack: how many objects it announces.
+    pub(super) fn peek_object_count(&mut self) -> Result<u32, ImportError> {
+        let no_pack = || ImportError::Refused {
+            message: "no pack follows its header".to_owned(),
+        };
+        while self.buffer.len() < PACK_HEADER_BYTES {
             if self.read == self.size {
-                return Err(ImportError::Refused {
-                    message: "no pack follows its header".to_owned(),
-                });
+                return Err(no_pack());
             }
             self.read_piece()?;
         }
-        Ok(&self.buffer[..bytes])
+        object_count(&self.buffer).ok_or_else(no_pack)
+    }
+
+    /// Reads the whole pack, and gives it once the bundle has the right hash.
+    pub(super) fn read_pack(mut self, id: &BundleId) -> Result<Vec<u8>, ImportError> {
+        while self.read < self.size {
+            self.read_piece()?;
+        }
+        self.check(id)?;
+        Ok(self.buffer)
     }
 
     /// Hands the pack to the child as it comes, except its checksum, without which the child cannot end well: that
@@ -94,13 +105,20 @@ impl<'a> BundleStream<'a> {
             }
             self.read_piece()?;
         }
-        let actual = BundleId::from_digest(self.hash.finalize().into());
-        if actual != *id {
-            return Err(ImportError::WrongId { expected: *id, actual });
-        }
+        self.check(id)?;
         let mut child = intake?;
         child.feed(&self.buffer)?;
         child.finish()
+    }
+
+    /// Compares the hash of everything that was read.
+    fn check(&self, id: &BundleId) -> Result<(), ImportError> {
+        let actual = BundleId::from_digest(self.hash.clone().finalize().into());
+        if actual == *id {
+            Ok(())
+        } else {
+            Err(ImportError::WrongId { expected: *id, actual })
+        }
     }
 
     /// Reads some more. The end of the input is an error: it is asked for only while bytes are owed.

@@ -6,6 +6,7 @@ mod accepted;
 mod bundle;
 mod child;
 mod concurrent;
+mod joined;
 mod rejected;
 mod repository;
 mod sandbox;

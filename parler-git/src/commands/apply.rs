@@ -159,26 +159,31 @@ fn in_file(shown: &str, error: ImportError) -> Error {
     }
 }
 
+fn kind_of(error: &ImportError) -> ErrorKind {
+    match error {
+        ImportError::Among { source, .. } => kind_of(source),
+        ImportError::MissingPrerequisites { .. } => ErrorKind::BaseMissing,
+        ImportError::ObjectFormat { .. } => ErrorKind::Conflict,
+        ImportError::Bundle(_)
+        | ImportError::NotAsSigned { .. }
+        | ImportError::TooLarge { .. }
+        | ImportError::Truncated { .. }
+        | ImportError::WrongId { .. }
+        | ImportError::Refused { .. }
+        | ImportError::Incomplete { .. }
+        | ImportError::FailedBefore
+        | ImportError::InsideQuarantine => ErrorKind::Refused,
+        ImportError::Read(_)
+        | ImportError::Storage(_)
+        | ImportError::Pins(_)
+        | ImportError::Repository(_)
+        | ImportError::Git(_) => ErrorKind::Fatal,
+    }
+}
+
 impl From<ImportError> for Error {
     fn from(error: ImportError) -> Self {
-        let kind = match &error {
-            ImportError::MissingPrerequisites { .. } => ErrorKind::BaseMissing,
-            ImportError::ObjectFormat { .. } => ErrorKind::Conflict,
-            ImportError::Bundle(_)
-            | ImportError::NotAsSigned { .. }
-            | ImportError::TooLarge { .. }
-            | ImportError::Truncated { .. }
-            | ImportError::WrongId { .. }
-            | ImportError::Refused { .. }
-            | ImportError::Incomplete { .. }
-            | ImportError::FailedBefore
-            | ImportError::InsideQuarantine => ErrorKind::Refused,
-            ImportError::Read(_)
-            | ImportError::Storage(_)
-            | ImportError::Pins(_)
-            | ImportError::Repository(_)
-            | ImportError::Git(_) => ErrorKind::Fatal,
-        };
+        let kind = kind_of(&error);
         match error {
             ImportError::MissingPrerequisites { .. } => {
                 Self::new(kind, error).then("git fetch, from a remote that has them")

@@ -1,0 +1,101 @@
+//! The objects that bundles may build on, asked in-process: the repository's own, and those that this import has brought
+//! before. Where it cannot look where git looks, an object counts as unknown, and git is asked.
+
+use std::env::split_paths;
+use std::io;
+use std::sync::Arc;
+
+use gix::hash::{Kind, oid};
+use gix::objs::{Exists, Find, FindHeader};
+use gix::odb::Handle;
+use parler_protocol::{ObjectFormat, Oid};
+
+use crate::pack::entries::{Budget, PackFlaw};
+use crate::pack::resolve::Object;
+use crate::quarantine::Quarantine;
+use crate::repository::Repository;
+
+/// Object databases, opened when they are first asked.
+pub(super) struct Stores {
+    hash: Kind,
+    /// The repository's, with its alternates, and those that git was told to look into besides.
+    own: Vec<Handle>,
+    /// What has come so far. Opened anew after each child that wrote into it.
+    quarantine: Handle,
+}
+
+impl Stores {
+    pub(super) fn open(repository: &Repository, quarantine: &Quarantine) -> io::Result<Self> {
+        let hash = kind_of(repository.object_format());
+        let mut own = vec![gix::odb::at(repository.objects_dir(), hash)?];
+        if let Some(more) = repository.git().environment().get("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
+            // Names that git quotes are not read here, relative ones are relative to who knows what.
+            let readable = split_paths(more).filter(|path| path.is_absolute());
+            own.extend(readable.filter_map(|path| gix::odb::at(path, hash).ok()));
+        }
+        Ok(Self {
+            hash,
+            own,
+            quarantine: gix::odb::at(quarantine.path(), hash)?,
+        })
+    }
+
+    /// To be called after a child has put objects into the quarantine.
+    pub(super) fn quarantine_has_changed(&mut self, quarantine: &Quarantine) -> io::Result<()> {
+        self.quarantine = gix::odb::at(quarantine.path(), self.hash)?;
+        Ok(())
+    }
+
+    /// The hash that names the objects.
+    pub(super) fn hash(&self) -> Kind {
+        self.hash
+    }
+
+    /// Whether the object has come with this import, as far as it has been taken in.
+    pub(super) fn has_come(&self, id: &Oid) -> bool {
+        self.gix_id(id).is_some_and(|id| self.quarantine.exists(&id))
+    }
+
+    /// Whether the repository is known to have had the object before.
+    pub(super) fn is_here(&self, id: &Oid) -> bool {
+        self.gix_id(id)
+            .is_some_and(|id| self.own.iter().any(|store| store.exists(&id)))
+    }
+
+    /// The object, if it is found and there is room for it.
+    pub(super) fn find(&self, id: &oid, budget: &mut Budget) -> Result<Option<Arc<Object>>, PackFlaw> {
+        for store in std::iter::once(&self.quarantine).chain(&self.own) {
+            // Its size first: one that is too large must not be read. What cannot be read is for git to complain of.
+            let Ok(Some(header)) = store.try_header(id) else {
+                continue;
+            };
+            budget.take(header.size)?;
+            let mut content = Vec::new();
+            let Ok(Some(found)) = store.try_find(id, &mut content) else {
+                continue;
+            };
+            let (kind, length) = (found.kind, found.data.len());
+            content.truncate(length);
+            return Ok(Some(Arc::new(Object {
+                id: id.to_owned(),
+                kind,
+                content,
+            })));
+        }
+        Ok(None)
+    }
+
+    fn gix_id(&self, id: &Oid) -> Option<gix::ObjectId> {
+        // Anybody can name ids of the other hash; the library must not even be asked for them.
+        gix::ObjectId::try_from(id.as_bytes())
+            .ok()
+            .filter(|id| id.kind() == self.hash)
+    }
+}
+
+fn kind_of(format: ObjectFormat) -> Kind {
+    match format {
+        ObjectFormat::Sha1 => Kind::Sha1,
+        ObjectFormat::Sha256 => Kind::Sha256,
+    }
+}
