@@ -6,7 +6,7 @@
 //! only, which is always before it, and an object that deltas before it expect from outside goes in whole. Without
 //! circles, and no chain of deltas is longer than git makes them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub(super) struct JoinedPack {
     outside: HashMap<ObjectId, Arc<Object>>,
     /// Those of them that deltas in the pack name.
     expected: HashSet<ObjectId>,
+    /// The objects in the pack that are held in memory, the oldest first.
+    remembered: VecDeque<ObjectId>,
     budget: Budget,
 }
 
@@ -51,7 +53,8 @@ struct Placed {
     at: u64,
     /// How many deltas lie between it and a whole object.
     depth: u32,
-    object: Arc<Object>,
+    /// None once it has been forgotten.
+    object: Option<Arc<Object>>,
 }
 
 /// How an object is written.
@@ -70,18 +73,22 @@ impl JoinedPack {
             placed: HashMap::new(),
             outside: HashMap::new(),
             expected: HashSet::new(),
+            remembered: VecDeque::new(),
             budget: Budget::of(MEMORY_BYTES),
         }
     }
 
-    /// Adds what a pack holds. After a failure it is as it was.
+    /// Adds what a pack holds. After a failure it is as it was. Too large is also what builds on an object that had to be
+    /// forgotten.
     pub(super) fn push(&mut self, pack: &[u8], stores: &Stores) -> Result<(), PackFlaw> {
+        self.make_room();
         let mut budget = self.budget;
         let mut looked_up = HashMap::new();
         let mut bases = |id: &gix::hash::oid, budget: &mut Budget| {
-            let placed = self.placed.get(id).map(|placed| &placed.object);
-            let known = placed.or_else(|| self.outside.get(id)).or_else(|| looked_up.get(id));
-            if let Some(object) = known {
+            if let Some(placed) = self.placed.get(id) {
+                return placed.object.clone().map(Some).ok_or(PackFlaw::TooLarge);
+            }
+            if let Some(object) = self.outside.get(id).or_else(|| looked_up.get(id)) {
                 return Ok(Some(Arc::clone(object)));
             }
             let found = stores.find(id, budget)?;
@@ -123,9 +130,31 @@ impl JoinedPack {
         Ok(self.bytes)
     }
 
+    /// Forgets objects until half of the memory is free. Deltas mostly build on what came last.
+    fn make_room(&mut self) {
+        const WANTED: u64 = MEMORY_BYTES / 2;
+        if !self.budget.has(WANTED) {
+            let outside = self.outside.drain().map(|(_, object)| object.content.len() as u64);
+            self.budget.give_back(outside.sum());
+        }
+        while !self.budget.has(WANTED) {
+            let Some(oldest) = self.remembered.pop_front() else {
+                return;
+            };
+            let placed = self.placed.get_mut(&oldest);
+            if let Some(object) = placed.and_then(|placed| placed.object.take()) {
+                self.budget.give_back(object.content.len() as u64);
+            }
+        }
+    }
+
     fn place(&mut self, entry: ResolvedEntry<'_>) {
         let id = entry.object.id;
+        if entry.base.is_some() {
+            self.budget.give_back(entry.inflated_bytes);
+        }
         if self.placed.contains_key(&id) {
+            self.budget.give_back(entry.object.content.len() as u64);
             return;
         }
         let at = self.bytes.len() as u64;
@@ -151,7 +180,8 @@ impl JoinedPack {
         {
             self.expected.insert(base);
         }
-        let object = entry.object;
+        let object = Some(entry.object);
+        self.remembered.push_back(id);
         self.placed.insert(id, Placed { at, depth, object });
     }
 

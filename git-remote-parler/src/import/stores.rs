@@ -15,7 +15,7 @@ use crate::pack::resolve::Object;
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
 
-/// Object databases, opened when they are first asked.
+/// Object databases, read when they are first asked.
 pub(super) struct Stores {
     hash: Kind,
     /// The repository's, with its alternates, and those that git was told to look into besides.
@@ -27,15 +27,15 @@ pub(super) struct Stores {
 impl Stores {
     pub(super) fn open(repository: &Repository, quarantine: &Quarantine) -> io::Result<Self> {
         let hash = kind_of(repository.object_format());
-        let mut own = vec![gix::odb::at(repository.objects_dir(), hash)?];
+        let mut directories = vec![repository.objects_dir()];
         if let Some(more) = repository.git().environment().get("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
             // Names that git quotes are not read here, relative ones are relative to who knows what.
-            let readable = split_paths(more).filter(|path| path.is_absolute());
-            own.extend(readable.filter_map(|path| gix::odb::at(path, hash).ok()));
+            directories.extend(split_paths(more).filter(|path| path.is_absolute()));
         }
+        let open = |directory| gix::odb::at(directory, hash).ok();
         Ok(Self {
             hash,
-            own,
+            own: directories.into_iter().filter_map(open).collect(),
             quarantine: gix::odb::at(quarantine.path(), hash)?,
         })
     }

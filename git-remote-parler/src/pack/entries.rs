@@ -23,6 +23,16 @@ impl Budget {
         self.0 = self.0.checked_sub(bytes).ok_or(PackFlaw::TooLarge)?;
         usize::try_from(bytes).map_err(|_| PackFlaw::TooLarge)
     }
+
+    /// Gives back room that was taken.
+    pub(crate) const fn give_back(&mut self, bytes: u64) {
+        self.0 += bytes;
+    }
+
+    /// Whether there is room for so many bytes.
+    pub(crate) const fn has(&self, bytes: u64) -> bool {
+        self.0 >= bytes
+    }
 }
 
 /// An entry as it stands in its pack.

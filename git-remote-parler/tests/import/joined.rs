@@ -94,13 +94,13 @@ fn open_counting(sandbox: &Sandbox, receiver: &Repo, log: &str) -> Repository {
 fn a_chain_of_bundles_costs_one_indexing_child() {
     for format in ["sha1", "sha256"] {
         let sandbox = Sandbox::new();
-        let changes: Vec<Change> = (0..40).map(|number| vec![("a".into(), text(number))]).collect();
+        let changes: Vec<Change> = (0..70).map(|number| vec![("a".into(), text(number))]).collect();
         let (sender, commits) = history(&sandbox, "sender", format, &changes);
         let bundles = chain(&sender, None, &commits);
         let receiver = sandbox.init("receiver", &["--object-format", format]);
         let repository = open_counting(&sandbox, &receiver, "log");
         let done = import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
-        assert_eq!(done.pins.len(), 80);
+        assert_eq!(done.pins.len(), 140);
         let children = sandbox.lines("log");
         assert_eq!(intakes(&sandbox, "log").len(), 1, "{children:#?}");
         assert!(
@@ -108,8 +108,25 @@ fn a_chain_of_bundles_costs_one_indexing_child() {
             "{children:#?}"
         );
         assert!(children.len() <= 3, "{children:#?}");
+        // Each version is a delta on the one before, and yet no chain of them is longer than git makes it.
+        assert!((40..=50).contains(&longest_chain(&receiver)));
         assert_same_objects(&receiver, &sender);
     }
+}
+
+/// The most deltas between an object of the only pack and a whole one.
+fn longest_chain(repo: &Repo) -> usize {
+    let packs = fs::read_dir(repo.git_dir().join("objects/pack")).unwrap();
+    let mut indexes = packs.map(|entry| entry.unwrap().path());
+    let index = indexes
+        .find(|path| path.extension().is_some_and(|end| end == "idx"))
+        .unwrap();
+    let verified = repo.git(&["verify-pack", "-v", index.to_str().unwrap()]);
+    let lengths = verified.lines().filter_map(|line| line.strip_prefix("chain length = "));
+    lengths
+        .filter_map(|rest| rest.split(':').next()?.parse().ok())
+        .max()
+        .unwrap()
 }
 
 #[test]
@@ -231,6 +248,26 @@ fn what_is_too_large_to_be_looked_at_goes_alone() {
     assert_eq!(intakes(&sandbox, "log").len(), 3);
     receiver.git(&["fsck", "--full", "--strict"]);
     assert_eq!(receiver.git(&["rev-list", "--count", "--objects", "--all"]), "16");
+}
+
+/// Of long histories of large files only the last versions are held in memory.
+#[test]
+fn what_had_to_be_forgotten_is_found_again() {
+    let sandbox = Sandbox::new();
+    let large = |version: usize| format!("{}{}", text(version), "a line that stays as it is\n".repeat(40_000));
+    let mut changes: Vec<Change> = (0..70).map(|number| vec![("a".into(), large(number))]).collect();
+    changes[0].push(("cold".into(), text(0)));
+    changes.push(vec![("cold".into(), text(1))]);
+    let (sender, commits) = history(&sandbox, "sender", "sha1", &changes);
+    let bundles = chain(&sender, None, &commits);
+    for (log, last, children) in [("warm", 70, 1), ("cold", 71, 2)] {
+        let receiver = sandbox.init(log, &[]);
+        let repository = open_counting(&sandbox, &receiver, &format!("{log}.log"));
+        let bundles = slices(&bundles[..last]);
+        import(&repository, ImportLimits::default(), PinTiming::Now, &bundles).unwrap();
+        assert_eq!(intakes(&sandbox, &format!("{log}.log")).len(), children, "{log}");
+        receiver.git(&["fsck", "--full", "--strict"]);
+    }
 }
 
 /// The header of a whole bundle with another pack behind it.
@@ -373,8 +410,8 @@ fn a_broken_pack_is_for_git_to_judge() {
 /// Whatever a history does, and however it is cut into bundles.
 #[test]
 fn joined_is_what_comes_one_by_one() {
-    let file = (0..4_usize, 0..5_usize).prop_map(|(file, version)| (format!("d{}/f{file}", file % 2), text(version)));
-    let change = proptest::collection::vec(file, 1..4);
+    // Which version of which file; few of each, so that what was there comes back.
+    let change = proptest::collection::btree_map(0..4_usize, 0..5_usize, 1..4);
     let histories = (
         proptest::collection::vec(change, 2..14),
         proptest::collection::vec(any::<bool>(), 14),
@@ -387,6 +424,11 @@ fn joined_is_what_comes_one_by_one() {
     };
     let result = TestRunner::new(config).run(&histories, |(changes, cuts, base)| {
         let sandbox = Sandbox::new();
+        let written = |(file, version): (&usize, &usize)| (format!("d{}/f{file}", file % 2), text(*version));
+        let changes: Vec<Change> = changes
+            .iter()
+            .map(|change| change.iter().map(written).collect())
+            .collect();
         let (sender, commits) = history(&sandbox, "sender", "sha1", &changes);
         let base = base.min(commits.len() - 2);
         sender.git(&["branch", "base", &commits[base].to_string()]);

@@ -382,6 +382,41 @@ fn bundles_of_another_hash_are_passed_over() {
     alice.pushes(&ours, &["HEAD:refs/heads/main"]);
 }
 
+/// It is taken in together with those that build on it, and what is wrong is seen when all are there.
+#[test]
+fn a_hollow_bundle_among_many_is_found_by_halves() {
+    let world = World::new();
+    let (alice, mut bob, mallory) = (world.agent("alice"), world.agent("bob"), world.agent("mallory"));
+    let ours = world.sandbox.init("ours", &[]);
+    let mut middle = None;
+    for number in 0..24 {
+        let tip = ours.commit("a", &format!("{number}\n"));
+        let author = if number == 8 { &mallory } else { &alice };
+        author.pushes(&ours, &["HEAD:refs/heads/main"]);
+        if number == 8 {
+            middle = Some(tip);
+        }
+    }
+    let (tip, middle) = (ours.oid("main"), middle.unwrap());
+    // The commit and nothing of what it holds. It seems to need nothing, and is of whoever moved the branch there.
+    let pack = ours.feed_bytes(&["pack-objects", "--stdout", "-q"], format!("{middle}\n").as_bytes());
+    let header = format!("# v2 git bundle\n{middle} refs/heads/main\n\n");
+    let hollow = [header.as_bytes(), &pack].concat();
+    post_bundle(&mallory, &hollow, &[("refs/heads/main", middle)]);
+
+    bob.git = world.sandbox.counting_git("log");
+    let theirs = world.sandbox.init("theirs", &[]);
+    bob.fetches(&theirs, &["refs/heads/main"]);
+    assert!(is_complete(&theirs, &[tip]));
+    let pinned = refs(&theirs, "refs/parler/");
+    assert_eq!(pinned.len(), 2 * 24, "{pinned:#?}");
+    let hollow = BundleId::of(&hollow).to_string();
+    assert!(!pinned.iter().any(|pin| pin.contains(&hollow)), "{pinned:#?}");
+    // 16 bundles, 8, 4, 2, the hollow one; then 1, 2, 4, 8 and the rest. One by one they would be 24 times three.
+    let children = world.sandbox.lines("log");
+    assert!(children.len() <= 30, "{}: {children:#?}", children.len());
+}
+
 /// A pack without objects.
 fn empty_pack() -> Vec<u8> {
     let header = b"PACK\0\0\0\x02\0\0\0\0";
