@@ -220,6 +220,11 @@ fn refs_of_bundles_can_be_read_and_not_written() {
         );
     }
 
+    let nothing_to_keep = "refs/parler/none/*:refs/parler/*";
+    work.git(["push", "--prune", "team", nothing_to_keep]).either();
+    work.git("push --prune team refs/parler/*:refs/parler/*").success();
+    assert_eq!(work.git("ls-remote parler::room/try").success().listed_refs(), before);
+
     let bob = world.clone_with(world.path().join("origin.git"), "bob", "");
     bob.git(["fetch", "--quiet", "parler::room/try", &pin]).success();
     assert_eq!(bob.rev("FETCH_HEAD"), work.rev("main"));

@@ -39,14 +39,13 @@ fn a_plain_server_serves_clones_pushes_and_what_hooks_say() {
     origin.fsck();
 
     // A request that names many refs is compressed.
-    let mut commands = String::new();
+    let mut stream = String::new();
     for number in 0..200 {
-        let commit = work.ask(["commit-tree", "HEAD^{tree}", "-m", &number.to_string()]);
-        commands.push_str(&format!("create refs/heads/many/{number} {commit}\n"));
+        let head =
+            format!("commit refs/heads/many/{number}\ncommitter Somebody <somebody@example.com> 1700000000 +0000");
+        stream.push_str(&format!("{head}\ndata <<.\n{number}\n.\n\n"));
     }
-    work.user()
-        .feed("git", "update-ref --stdin", commands.as_bytes())
-        .success();
+    work.import(stream.as_bytes());
     work.git("push --quiet --all origin").success();
     let copy = world.clone_with(&url, "copy", "");
     assert_eq!(

@@ -45,10 +45,10 @@ const ATOMIC_FETCH_FIRST: &[(&str, &str)] = &[
         "[rejected] (fetch first)\n",
         "[rejected] (fetch first)\n!\trefs/heads/new:refs/heads/new\t[remote rejected] (atomic push failed)\nDone\n",
     ),
-    (
-        "error: atomic push failed for ref refs/heads/main. status: 5\nfatal: protocol error: bad line length character: erro\n",
-        "",
-    ),
+    // With an empty line behind it before git 2.47.
+    ("error: atomic push failed for ref refs/heads/main. status: 5\n\n", ""),
+    ("error: atomic push failed for ref refs/heads/main. status: 5\n", ""),
+    ("fatal: protocol error: bad line length character: erro\n", ""),
 ];
 
 /// The other program that git asks over HTTP has a word of its own about this.
