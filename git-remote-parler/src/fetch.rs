@@ -1,6 +1,8 @@
 //! Takes bundles out of a room into a repository: finds those that bring what is wanted, and what they build on, imports
 //! them in one quarantine and pins each. Merges nothing and writes no ref outside `refs/parler/`.
 
+use std::collections::HashMap;
+
 use parler_client::{Client, ClientError};
 use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
 
@@ -65,9 +67,11 @@ impl Fetched {
     /// # Errors
     /// [`FetchError::Import`]; pins of other bundles may have been written.
     pub fn pin(&mut self, repository: &Repository) -> Result<(), FetchError> {
+        let mut written = 0;
         for imported in self.unpinned.drain(..) {
-            pins::commit(repository, imported)?;
+            written += pins::commit(repository, imported)?.len();
         }
+        pins::pack_if_many(repository, written);
         Ok(())
     }
 
@@ -78,17 +82,16 @@ impl Fetched {
     }
 
     fn add(&mut self, ids: &[BundleId], mut imported: Imported, timing: PinTiming) {
-        let names = |id: &BundleId| [id.short(), id.to_string()].map(|name| format!("{PIN_ROOT}{name}"));
+        let mut of_name: HashMap<&str, Vec<&Pin>> = HashMap::new();
+        for pin in &imported.pins {
+            let below = pin.name.strip_prefix(PIN_ROOT).unwrap_or(&pin.name);
+            let name = below.split_once('/').map_or(below, |(name, _)| name);
+            of_name.entry(name).or_default().push(pin);
+        }
         for id in ids {
-            let bases = names(id);
-            let is_of = |pin: &&Pin| {
-                bases.iter().any(|base| {
-                    pin.name
-                        .strip_prefix(base.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                })
-            };
-            let pins = imported.pins.iter().filter(is_of).cloned().collect();
+            let names = [id.short(), id.to_string()];
+            let pins = names.iter().filter_map(|name| of_name.get(name.as_str())).flatten();
+            let pins = pins.copied().cloned().collect();
             self.bundles.push(FetchedBundle { id: *id, pins });
         }
         if timing == PinTiming::Deferred {
@@ -235,7 +238,7 @@ impl<'a> Fetcher<'a> {
         quarantine::sweep(&self.repository.objects_dir());
         let mut run = Run::new(self, timing);
         run.bring_objects(wants)?;
-        Ok(run.fetched)
+        Ok(self.packed(run.fetched, timing))
     }
 
     /// Imports and pins these bundles, whether their tips are here or not.
@@ -250,7 +253,15 @@ impl<'a> Fetcher<'a> {
         }
         let mut run = Run::new(self, PinTiming::Now);
         run.bring_bundles(ids)?;
-        Ok(run.fetched)
+        Ok(self.packed(run.fetched, PinTiming::Now))
+    }
+
+    fn packed(&self, fetched: Fetched, timing: PinTiming) -> Fetched {
+        if timing == PinTiming::Now {
+            let written = fetched.bundles.iter().map(|bundle| bundle.pins.len()).sum();
+            pins::pack_if_many(self.repository, written);
+        }
+        fetched
     }
 
     fn room(&self) -> RoomName {

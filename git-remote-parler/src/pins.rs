@@ -18,6 +18,12 @@ const LOCK_PATIENCE: [&str; 3] = [
     "reftable.lockTimeout=10000",
 ];
 
+/// More pins than this in one transaction are many: each is a file of its own, and git waits for the disk after each.
+const MANY: usize = 100;
+
+/// Hands many files to the disk without waiting for it after each; packing waits once for all.
+const WITHOUT_WAITING: &str = "core.fsyncMethod=writeout-only";
+
 /// A ref of this repository that names what a bundle brought.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pin {
@@ -76,6 +82,17 @@ pub fn commit(repository: &Repository, mut imported: Imported) -> Result<Vec<Pin
     Ok(std::mem::take(&mut imported.pins))
 }
 
+/// Puts refs into one file where this many pins were written at once: as files of their own they cost every git command
+/// after this one. What git does by itself once in a while, so that no harm is done where it fails.
+pub(crate) fn pack_if_many(repository: &Repository, written: usize) {
+    if written > MANY {
+        let _ = repository
+            .command(Side::Import, "pack-refs")
+            .args(["--all", "--prune"])
+            .run();
+    }
+}
+
 /// The pins without the short ones when another bundle whose id begins alike holds the short name.
 pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[LocalRef]) -> Vec<Pin> {
     let (base, below) = (
@@ -101,6 +118,9 @@ impl Transaction {
     pub(crate) fn prepare(mut command: GitCommand, pins: &[Pin], verify: &[LocalRef]) -> Result<Self, PinError> {
         for setting in LOCK_PATIENCE {
             command = command.setting(setting);
+        }
+        if pins.len() > MANY {
+            command = command.setting(WITHOUT_WAITING);
         }
         let mut child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
         let mut input = String::from("start\n");

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Where folds are kept.
 #[derive(Debug, Clone, Default)]
@@ -68,11 +68,10 @@ impl RoomCache {
     pub(crate) fn load(&self, hub: &HubId, room: &RoomName) -> Option<RoomState> {
         let bytes = read_regular(&self.file(hub, room)?).ok()?;
         let kept: Kept = serde_json::from_slice(checked(&bytes)?).ok()?;
-        let mut state = kept.state;
+        let state = kept.state;
         if kept.format != FORMAT || state.hub() != hub || state.room().key() != room.key() {
             return None;
         }
-        state.index_again();
         Some(state)
     }
 
@@ -145,7 +144,7 @@ mod tests {
             (json.to_owned(), None),
             (text.replace("\"version\":0", "\"version\":1"), None),
             (text[..text.len() - 1].to_owned(), None),
-            (with_digest(&json.replace("\"format\":3", "\"format\":2")), None),
+            (with_digest(&json.replace("\"format\":4", "\"format\":3")), None),
             (with_digest(&json.replace("Build", "other")), None),
         ] {
             std::fs::write(&file, &written).unwrap();

@@ -7,20 +7,19 @@ use parler_protocol::{
     AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, ObjectFormat, Oid, RefName,
     RoomName, Seq,
 };
-use serde::{Deserialize, Serialize};
 
 mod fold;
+mod kept;
 mod verified;
 
 pub use fold::FoldError;
 
 /// A ref of the room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomRef {
     /// What it points at: a commit, or an annotated tag.
     pub oid: Oid,
     /// The commit behind an annotated tag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peeled: Option<Oid>,
     /// The message that moved it there.
     pub seq: Seq,
@@ -29,12 +28,11 @@ pub struct RoomRef {
     /// What that agent was called then. Text from elsewhere: escape it before it reaches a terminal.
     pub mover_name: String,
     /// Where the commit comes from when no bundle of the room holds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_hint: Option<BaseHint>,
 }
 
 /// A bundle of the room, as its author signed it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomBundle {
     /// The message that brought it first.
     pub seq: Seq,
@@ -78,7 +76,7 @@ impl RoomBundle {
 }
 
 /// The fold of a room's pushes up to one version.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RoomState {
     hub: HubId,
     room: RoomName,
@@ -89,7 +87,6 @@ pub struct RoomState {
     bundles: Vec<RoomBundle>,
     /// Who moved a ref to an object first. Nobody can before its author has shown it.
     first_movers: BTreeMap<Oid, AgentId>,
-    #[serde(skip)]
     index: Index,
 }
 

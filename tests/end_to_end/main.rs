@@ -20,6 +20,7 @@ mod interrupted;
 mod json;
 mod killed_client;
 mod killed_hub;
+mod large_room;
 mod local_hub_life;
 mod manuals;
 mod meters;
