@@ -108,6 +108,23 @@ impl<'a> BaseFetch<'a> {
         Ok(None)
     }
 
+    /// Asks again for commits that are here and may lack what belongs to them: git, which looks, takes what is missing.
+    /// Gives whether a remote sent something or had nothing to send.
+    pub(crate) fn bring_whole(&mut self, here: &[External]) -> Result<bool, RepositoryError> {
+        let mut has_answered = false;
+        for external in here {
+            let Some(hint) = external.hint.as_ref().filter(|_| self.may_fetch) else {
+                continue;
+            };
+            for remote in remotes_for(self.repository, hint)? {
+                for refspecs in attempts(self.repository, hint, &[external.oid]) {
+                    has_answered |= self.ask(&remote, refspecs, external);
+                }
+            }
+        }
+        Ok(has_answered)
+    }
+
     /// What is to be said of a commit that no remote is asked for.
     pub(crate) fn without_asking(&self, external: &External) -> Result<MissingBase, RepositoryError> {
         let hint = external.hint.as_ref();
@@ -147,9 +164,10 @@ impl<'a> BaseFetch<'a> {
         }))
     }
 
-    fn ask(&mut self, remote: &RemoteConfig, refspecs: Vec<String>, first: &External) {
+    /// Gives whether the remote answered as asked. Nothing is asked twice.
+    fn ask(&mut self, remote: &RemoteConfig, refspecs: Vec<String>, first: &External) -> bool {
         if self.patience.is_zero() || !self.asked.insert((remote.name.clone(), refspecs.clone())) {
-            return;
+            return false;
         }
         if let Some(notice) = self.notice {
             let place = remote
@@ -174,8 +192,12 @@ impl<'a> BaseFetch<'a> {
         let began = Instant::now();
         let result = fetch_objects(self.repository, &remote.name, &refspecs, Depth::AsHere, self.patience);
         self.patience = self.patience.saturating_sub(began.elapsed());
-        if let Err(error) = result {
-            self.failure = Some(error.to_string());
+        match result {
+            Ok(()) => true,
+            Err(error) => {
+                self.failure = Some(error.to_string());
+                false
+            }
         }
     }
 }

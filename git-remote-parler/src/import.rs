@@ -22,6 +22,7 @@ mod connectivity;
 mod group;
 mod intake;
 mod joined;
+mod promised;
 mod stores;
 mod stream;
 
@@ -260,14 +261,28 @@ impl<'r> Import<'r> {
             external,
             self_contained: false,
         };
-        if size <= self.limits.joined_bytes {
+        let is_small = size <= self.limits.joined_bytes;
+        // In a partial clone a delta may build on what is still at the remote.
+        let is_thin = !received.header.prerequisites.is_empty();
+        let promisor = if is_thin { self.repository.promisor()? } else { None };
+        if is_small || (promisor.is_some() && size <= promised::MOST_BYTES) {
             let pack = stream.read_pack(&id)?;
+            if let Some(promisor) = &promisor {
+                self.bring_promised(promisor, &pack)?;
+            }
             return self.join(received, objects, &pack);
         }
         self.take_in_group()?;
         let intake = self.start_intake(objects, stream.pack_bytes(), received.header.prerequisites.is_empty())?;
         let self_contained = stream.feed_pack(intake, &id, received.header.object_format)?;
         self.push_alone(received, self_contained)
+    }
+
+    fn bring_promised(&mut self, promisor: &str, pack: &[u8]) -> Result<(), ImportError> {
+        if promised::bring(self.repository, promisor, pack, &self.stores)? {
+            self.stores = Stores::open(self.repository, &self.quarantine).map_err(ImportError::storage)?;
+        }
+        Ok(())
     }
 
     /// Puts a bundle into the group. One whose objects cannot be told is for git alone, which will say what it thinks.
@@ -348,6 +363,7 @@ impl<'r> Import<'r> {
             objects,
             pack_bytes,
             is_whole,
+            self.repository.promisor()?.is_some(),
         )
     }
 
@@ -507,6 +523,16 @@ pub enum ImportError {
     Incomplete {
         /// Git's words, one escaped line.
         message: String,
+    },
+    /// It builds on objects that this partial clone has left at its remote, and the remote did not send them.
+    #[error(
+        "the bundle builds on objects that this partial clone has left at {remote}, and they cannot be fetched: {why}"
+    )]
+    Promised {
+        /// The remote.
+        remote: String,
+        /// What went wrong.
+        why: String,
     },
     /// Bundles that were taken in together failed, and it is not known which of them is to blame: not necessarily the one
     /// whose arrival made git look at them.

@@ -197,7 +197,7 @@ fn to_gix(oid: &Oid) -> gix::ObjectId {
     gix::ObjectId::try_from(oid.as_bytes()).expect("an oid has 20 or 32 bytes, and both hashes are compiled in")
 }
 
-fn from_gix(id: &gix::hash::oid) -> Oid {
+pub(crate) fn from_gix(id: &gix::hash::oid) -> Oid {
     Oid::from_bytes(id.as_bytes()).expect("both hashes have 20 or 32 bytes")
 }
 

@@ -24,6 +24,7 @@ mod large_room;
 mod local_hub_life;
 mod manuals;
 mod meters;
+mod odd_histories;
 mod push_flags;
 mod push_matrix;
 mod push_options;

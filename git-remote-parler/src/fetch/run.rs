@@ -29,6 +29,8 @@ pub(super) struct Run<'a> {
     /// How many bundles the next import takes: all, until something was wrong. Then half of those that failed, so that
     /// what is right stays and is not downloaded again with each plan, and twice as many after each success.
     together: usize,
+    /// Whether commits that are here were asked for again, because something that belongs to them seemed to be missing.
+    has_mended: bool,
 }
 
 /// What wanted objects come down to.
@@ -61,6 +63,7 @@ impl<'a> Run<'a> {
             distrusted: HashSet::new(),
             unobtainable: HashSet::new(),
             together: usize::MAX,
+            has_mended: false,
         }
     }
 
@@ -200,7 +203,7 @@ impl<'a> Run<'a> {
             match self.import(batch, self.timing) {
                 Ok(imported) => self.fetched.add(batch, imported, self.timing),
                 Err(error) => {
-                    let can_do_without = self.blame(&error, batch);
+                    let can_do_without = self.mend_bases(&error, batch)? || self.blame(&error, batch);
                     return Err(Failed { error, can_do_without });
                 }
             }
@@ -208,6 +211,40 @@ impl<'a> Run<'a> {
             left = rest;
         }
         Ok(())
+    }
+
+    /// A commit that is here and that no ref leads to may lack some of its objects, and so may what is built on it. Before
+    /// a bundle is blamed for that its base is asked for again, once. Gives whether that may have helped.
+    fn mend_bases(&mut self, error: &FetchError, batch: &[BundleId]) -> Result<bool, FetchError> {
+        let source = match error {
+            FetchError::Bundle { source, .. } => source,
+            FetchError::Import(source) => source,
+            _ => return Ok(false),
+        };
+        if !lacks_objects(source) || std::mem::replace(&mut self.has_mended, true) {
+            return Ok(false);
+        }
+        let state = self.state();
+        let bundles = batch.iter().filter_map(|id| state.bundle(id));
+        let expected: Vec<External> = bundles
+            .flat_map(|bundle| {
+                let hint = bundle.part.base_hint.as_ref();
+                bundle.part.prerequisites.iter().map(move |oid| External {
+                    oid: *oid,
+                    bundle: Some(*bundle.id()),
+                    hint: hint.cloned(),
+                })
+            })
+            .collect();
+        let oids: Vec<Oid> = expected.iter().map(|external| external.oid).collect();
+        let here = self.fetcher.repository.contains(&oids)?;
+        let bases: Vec<External> = expected
+            .into_iter()
+            .zip(here)
+            .filter(|(_, here)| *here)
+            .map(|(base, _)| base)
+            .collect();
+        Ok(self.base_fetch.bring_whole(&bases)?)
     }
 
     /// Excludes the bundles that an import failed for, as far as that is known. Gives whether another plan may do better.
@@ -483,6 +520,15 @@ fn is_about_the_bundle(error: &ImportError) -> bool {
             error,
             GitError::Failed { .. } | GitError::TooSlow { .. } | GitError::TooMuchOutput { .. }
         ),
+        _ => false,
+    }
+}
+
+/// Whether it may be that something is missing which the bundle had reason to expect.
+fn lacks_objects(error: &ImportError) -> bool {
+    match error {
+        ImportError::Among { source, .. } => lacks_objects(source),
+        ImportError::Refused { .. } | ImportError::Incomplete { .. } => true,
         _ => false,
     }
 }

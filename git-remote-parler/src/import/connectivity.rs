@@ -115,7 +115,7 @@ fn walk(
     if not_all {
         rev_list = rev_list.args(["--not", "--all"]);
     }
-    if repository.config_string("extensions.partialClone")?.is_some() {
+    if repository.promisor()?.is_some() {
         rev_list = rev_list.arg("--exclude-promisor-objects");
     }
     match limited(around(rev_list), limits).run_with(input.as_bytes()) {

@@ -50,7 +50,7 @@ pub(super) struct Intake<'a> {
 
 impl<'a> Intake<'a> {
     /// Starts the child that suits a pack of so many objects and bytes. `is_whole` says that it should need nothing from
-    /// outside.
+    /// outside, `is_partial` that the repository may lack objects on purpose.
     pub(super) fn start(
         repository: &'a Repository,
         quarantine: &'a Quarantine,
@@ -58,10 +58,11 @@ impl<'a> Intake<'a> {
         objects: u32,
         pack_bytes: u64,
         is_whole: bool,
+        is_partial: bool,
     ) -> Result<Self, ImportError> {
         // Where objects may be missing on purpose, the links of unpacked ones could not be checked.
         let small = objects <= limits.small_objects && pack_bytes <= limits.small_bytes;
-        let way = if small && !is_partial(repository)? {
+        let way = if small && !is_partial {
             Way::Unpack
         } else if is_whole {
             Way::IndexWhole
@@ -181,11 +182,6 @@ fn spawn(
         .patience(limits.patience)
         .answer_bytes(64 << 10);
     quarantine.around(limited).spawn()
-}
-
-/// Whether some of the repository's objects are left to be fetched later.
-fn is_partial(repository: &Repository) -> Result<bool, ImportError> {
-    Ok(repository.config_string("extensions.partialClone")?.is_some())
 }
 
 fn is_index_answer(answer: &[u8], digits: usize) -> bool {

@@ -98,6 +98,22 @@ impl Repository {
         Ok(remotes)
     }
 
+    /// The remote that a partial clone takes the objects from which it lacks. None in every other repository.
+    pub fn promisor(&self) -> Result<Option<String>, RepositoryError> {
+        for (key, _) in &self.config()?.entries {
+            let remote = key
+                .strip_prefix("remote.")
+                .and_then(|rest| rest.strip_suffix(".promisor"));
+            if let Some(name) = remote
+                && self.config_bool(key)? == Some(true)
+            {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        // How git wrote it down when there could be one only.
+        self.config_string("extensions.partialClone")
+    }
+
     fn config(&self) -> Result<&Config, RepositoryError> {
         if let Some(config) = self.config.get() {
             return Ok(config);

@@ -55,7 +55,7 @@ fn outside_a_repository_a_room_can_be_listed_and_no_more() {
     let (said, result) = agent.talk(None, "option object-format true\nlist\n\n");
     result.unwrap();
     assert!(said.stdout.contains(&format!(
-        ":object-format sha1\n{tip} refs/heads/main\n@refs/heads/main HEAD\n"
+        ":object-format sha1\n@refs/heads/main HEAD\n{tip} refs/heads/main\n"
     )));
     assert!(matches!(
         agent.talk(None, "list for-push\n\n").1,

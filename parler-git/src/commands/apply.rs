@@ -162,7 +162,7 @@ fn in_file(shown: &str, error: ImportError) -> Error {
 fn kind_of(error: &ImportError) -> ErrorKind {
     match error {
         ImportError::Among { source, .. } => kind_of(source),
-        ImportError::MissingPrerequisites { .. } => ErrorKind::BaseMissing,
+        ImportError::MissingPrerequisites { .. } | ImportError::Promised { .. } => ErrorKind::BaseMissing,
         ImportError::ObjectFormat { .. } => ErrorKind::Conflict,
         ImportError::Bundle(_)
         | ImportError::NotAsSigned { .. }
