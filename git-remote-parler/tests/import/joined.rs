@@ -80,10 +80,20 @@ fn assert_same_objects(receiver: &Repo, sender: &Repo) {
     assert!(objects(receiver) == objects(sender), "other objects after a repack");
 }
 
+/// The children that worked. Git before 2.44 refuses the first way in which it is asked, and is asked again.
+fn children(sandbox: &Sandbox, log: &str) -> Vec<String> {
+    let lines = sandbox.lines(log);
+    let is_old = lines
+        .iter()
+        .any(|line| line.contains(" index-pack ") && line.contains(" --strict="));
+    let was_refused = |line: &String| is_old && line.contains(" --fsck-objects=");
+    lines.into_iter().filter(|line| !was_refused(line)).collect()
+}
+
 /// The children that took in objects.
 fn intakes(sandbox: &Sandbox, log: &str) -> Vec<String> {
     let is_intake = |line: &String| line.contains(" index-pack ") || line.contains(" unpack-objects ");
-    sandbox.lines(log).into_iter().filter(is_intake).collect()
+    children(sandbox, log).into_iter().filter(is_intake).collect()
 }
 
 fn open_counting(sandbox: &Sandbox, receiver: &Repo, log: &str) -> Repository {
@@ -101,7 +111,7 @@ fn a_chain_of_bundles_costs_one_indexing_child() {
         let repository = open_counting(&sandbox, &receiver, "log");
         let done = import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
         assert_eq!(done.pins.len(), 140);
-        let children = sandbox.lines("log");
+        let children = children(&sandbox, "log");
         assert_eq!(intakes(&sandbox, "log").len(), 1, "{children:#?}");
         assert!(
             intakes(&sandbox, "log")[0].contains("--check-self-contained-and-connected"),
@@ -295,7 +305,8 @@ fn one_that_is_wrong_among_many_stops_them_all_and_leaves_nothing() {
         let result = import(&repository, ImportLimits::default(), PinTiming::Now, &slices(bundles));
         let error = result.map(|done| done.pins).unwrap_err();
         Snapshot::of(&receiver).assert_is(&before, log);
-        assert!(sandbox.lines(log).len() <= 3, "{:#?}", sandbox.lines(log));
+        let children = children(&sandbox, log);
+        assert!(children.len() <= 3, "{children:#?}");
         error
     };
 
