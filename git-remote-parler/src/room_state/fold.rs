@@ -504,6 +504,29 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_was_written_down_is_the_same() {
+        let (log, mut other) = (Log::new(), Log::new());
+        other.key = AgentKey::from_random([6; 32]);
+        let mut tag = update("refs/tags/v1", None, Some('b'));
+        tag.peeled = Some(oid('a'));
+        let push = |log: &Log, seq, moved: RefUpdate, bytes: &[u8]| {
+            log.message(seq, vec![moves(vec![moved]), bundle(bytes, 'a').into()], |_| ())
+        };
+        let state = log
+            .fold(&[
+                push(&log, 1, update("refs/heads/main", None, Some('a')), b"one"),
+                push(&other, 2, tag, b"two"),
+                push(&other, 3, update("refs/heads/main", Some('a'), Some('c')), b"three"),
+            ])
+            .unwrap();
+        assert_eq!((state.refs().len(), state.bundles().len()), (2, 3));
+        let json = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<RoomState>(&json).unwrap(), state);
+        let agent = log.key.id().to_string();
+        assert_eq!(json.matches(&agent).count(), 1, "{json}");
+    }
+
+    #[test]
     fn two_bundles_of_one_short_name_have_none() {
         let mut state = Log::new().state();
         let (mut left, mut right) = ([7; 32], [7; 32]);
