@@ -207,13 +207,13 @@ impl<'r> Import<'r> {
             self.quarantine
                 .around(self.repository.command(Side::Import, "update-ref"))
         };
-        let prepared = match Transaction::prepare(update_ref(), &pins, &proof.refs) {
+        let prepared = match Transaction::prepare(self.repository, update_ref(), &pins, &proof.refs) {
             Err(_) if !proof.refs.is_empty() => {
                 // A ref that vouched for a prerequisite has moved. It need not: all refs together may.
                 let around = |command| self.quarantine.around(command);
                 connectivity::check_against_all(self.repository, around, &pins, &self.limits)?;
                 proof.refs.clear();
-                Transaction::prepare(update_ref(), &pins, &[])
+                Transaction::prepare(self.repository, update_ref(), &pins, &[])
             }
             prepared => prepared,
         }?;
@@ -450,10 +450,10 @@ pub struct Imported {
 impl Imported {
     pub(crate) fn write_pins(&mut self, repository: &Repository) -> Result<(), ImportError> {
         let update_ref = || repository.command(Side::Import, "update-ref");
-        let prepared = match Transaction::prepare(update_ref(), &self.pins, &self.proof.refs) {
+        let prepared = match Transaction::prepare(repository, update_ref(), &self.pins, &self.proof.refs) {
             Err(_) if !self.proof.refs.is_empty() => {
                 connectivity::check_against_all(repository, |command| command, &self.pins, &ImportLimits::default())?;
-                Transaction::prepare(update_ref(), &self.pins, &[])
+                Transaction::prepare(repository, update_ref(), &self.pins, &[])
             }
             prepared => prepared,
         }?;

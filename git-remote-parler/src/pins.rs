@@ -1,6 +1,9 @@
 //! Pins: refs under `refs/parler/` that say which bundle brought which commits, and keep gc away from them. Written in
 //! one transaction, all or none. No other ref is ever written here.
 
+use std::fs::File;
+use std::io;
+
 use parler_protocol::{BundleId, Oid};
 
 use crate::bundle::HeaderRef;
@@ -21,7 +24,7 @@ const LOCK_PATIENCE: [&str; 3] = [
 /// More pins than this in one transaction are many: each is a file of its own, and git waits for the disk after each.
 const MANY: usize = 100;
 
-/// Hands many files to the disk without waiting for it after each; packing waits once for all.
+/// Hands many files to the disk without waiting for it after each: we wait once for all, before any ref has its name.
 const WITHOUT_WAITING: &str = "core.fsyncMethod=writeout-only";
 
 /// A ref of this repository that names what a bundle brought.
@@ -71,7 +74,7 @@ pub fn pin(repository: &Repository, id: &BundleId, refs: &[HeaderRef], short: bo
         present.push(LocalRef { name: base, oid });
     }
     let pins = without_taken(pins_of(id, refs, short), id, &present);
-    Transaction::prepare(repository.command(Side::Import, "update-ref"), &pins, &[])?.commit()?;
+    Transaction::prepare(repository, repository.command(Side::Import, "update-ref"), &pins, &[])?.commit()?;
     Ok(pins)
 }
 
@@ -82,13 +85,13 @@ pub fn commit(repository: &Repository, mut imported: Imported) -> Result<Vec<Pin
     Ok(std::mem::take(&mut imported.pins))
 }
 
-/// Puts refs into one file where this many pins were written at once: as files of their own they cost every git command
-/// after this one. What git does by itself once in a while, so that no harm is done where it fails.
+/// Puts pins into one file where this many were written at once: as files of their own they cost every git command after
+/// this one. What git does by itself once in a while, so no harm is done where it fails: before 2.42 git packs all or none.
 pub(crate) fn pack_if_many(repository: &Repository, written: usize) {
     if written > MANY {
         let _ = repository
             .command(Side::Import, "pack-refs")
-            .args(["--all", "--prune"])
+            .args(["--prune", &format!("--include={PIN_ROOT}*")])
             .run();
     }
 }
@@ -110,16 +113,24 @@ pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[LocalR
 /// A ref transaction that is prepared: it will succeed, and nothing is written yet. Dropping it writes nothing.
 pub(crate) struct Transaction {
     child: GitChild,
+    /// Lies on the disk that git was told not to wait for.
+    unflushed: Option<File>,
 }
 
 impl Transaction {
     /// Locks the pins and checks that each ref of `verify` still has its value. `command` is an `update-ref`, which may
     /// be told of a quarantine: the pins' objects must be visible to it.
-    pub(crate) fn prepare(mut command: GitCommand, pins: &[Pin], verify: &[LocalRef]) -> Result<Self, PinError> {
+    pub(crate) fn prepare(
+        repository: &Repository,
+        mut command: GitCommand,
+        pins: &[Pin],
+        verify: &[LocalRef],
+    ) -> Result<Self, PinError> {
         for setting in LOCK_PATIENCE {
             command = command.setting(setting);
         }
-        if pins.len() > MANY {
+        let unflushed = (pins.len() > MANY).then(|| disk_of_refs(repository)).flatten();
+        if unflushed.is_some() {
             command = command.setting(WITHOUT_WAITING);
         }
         let mut child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
@@ -135,11 +146,15 @@ impl Transaction {
         input.push_str("prepare\n");
         child.feed(input.as_bytes())?;
         child.wait_for_answer(b"prepare: ok\n")?;
-        Ok(Self { child })
+        Ok(Self { child, unflushed })
     }
 
     /// Writes the refs.
     pub(crate) fn commit(mut self) -> Result<(), PinError> {
+        // The values stand in lock files by now, and get their names next.
+        if let Some(disk) = self.unflushed.take() {
+            flush(&disk).map_err(PinError::Flush)?;
+        }
         self.child.feed(b"commit\n")?;
         let answer = self.child.finish()?;
         if answer.ends_with(b"commit: ok\n") {
@@ -157,12 +172,38 @@ impl Drop for Transaction {
     }
 }
 
+/// A place on the disk where each ref is a file, if the system can be told to write all of that disk.
+#[cfg(target_os = "linux")]
+fn disk_of_refs(repository: &Repository) -> Option<File> {
+    let directory = || File::open(repository.common_dir()).ok();
+    // A reftable is written as a whole, when it is committed.
+    (!repository.asks_git()).then(directory).flatten()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn disk_of_refs(_: &Repository) -> Option<File> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn flush(disk: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(disk)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn flush(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
 /// Why pins were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// git refused, for example because a ref is in the way.
     #[error("cannot record the bundle under {PIN_ROOT}: {0}")]
     Git(#[from] GitError),
+    /// The disk did not take them.
+    #[error("cannot record the bundles under {PIN_ROOT}: {0}")]
+    Flush(#[source] io::Error),
     /// The refs could not be read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),

@@ -17,6 +17,7 @@ const KEY: &str = "PARLER_TEST_KEY";
 const LARGEST_BLOB: &str = "PARLER_TEST_LARGEST_BLOB";
 const FREE_FLOOR: &str = "PARLER_TEST_FREE_FLOOR";
 const UPLOADS: &str = "PARLER_TEST_UPLOADS";
+const PUSHES_PAGE: &str = "PARLER_TEST_PUSHES_PAGE";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
@@ -67,6 +68,12 @@ pub(crate) fn start_with_uploads(world: &World, most: usize) -> HubProcess {
     start_with_variables(world, &[(UPLOADS, most.to_string().into())])
 }
 
+/// Starts a hub that lets every key in and ends an answer with a room's pushes when it passes so many bytes.
+#[track_caller]
+pub(crate) fn start_with_pushes_page(world: &World, bytes: usize) -> HubProcess {
+    start_with_variables(world, &[(PUSHES_PAGE, bytes.to_string().into())])
+}
+
 #[track_caller]
 fn start_with_variables(world: &World, variables: &[(&'static str, OsString)]) -> HubProcess {
     let variables = variables.to_vec();
@@ -114,6 +121,7 @@ fn serve_for_another_test() {
             let limit = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
             limits.max_blob_bytes = limit(LARGEST_BLOB).unwrap_or(limits.max_blob_bytes);
             limits.free_floor_percent = limit(FREE_FLOOR).map_or(limits.free_floor_percent, |floor| floor as u8);
+            limits.pushes_bytes = limit(PUSHES_PAGE).map_or(limits.pushes_bytes, |bytes| bytes as usize);
             limits.max_uploads = limit(UPLOADS).map_or(limits.max_uploads, |most| most as usize);
             let options = HubOptions {
                 limits,

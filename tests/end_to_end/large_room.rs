@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parler_client::BlobSource;
-use parler_harness::{GitCounter, LocalHub, RawClient, Repository, World};
+use parler_harness::{GitCounter, LocalHub, RawClient, Repository, Snapshot, World};
 use parler_protocol::{
     BundleId, BundlePart, BundleRef, Head, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomKind, RoomName,
 };
 
-use super::{room_refs, world};
+use super::{hub_server, room_refs, world};
 
 /// Messages that carry refs.
 const PUSHES: usize = 2000;
@@ -249,6 +249,15 @@ fn a_room_of_5000_refs_and_2000_pushes_costs_what_a_small_one_costs() {
         let of = |(name, oid): (&String, &String)| Some((name.strip_prefix(root)?.to_owned(), oid.clone()));
         has.iter().filter_map(of).filter(|(name, _)| name != "HEAD").collect()
     };
+    // As files of their own they would slow down every git command.
+    if packs_by_pattern(&bobs) {
+        let loose = Snapshot::of(&bobs);
+        let loose: Vec<_> = loose
+            .names()
+            .filter(|name| name.starts_with(".git/refs/parler/"))
+            .collect();
+        assert!(loose.is_empty(), "{loose:#?}");
+    }
     assert_eq!(below("refs/tags/"), builder.refs("refs/tags/"));
     assert_eq!(below("refs/remotes/origin/"), builder.refs("refs/heads/"));
     assert_eq!(room_refs(&bobs.user(), "large"), {
@@ -276,4 +285,42 @@ fn a_room_of_5000_refs_and_2000_pushes_costs_what_a_small_one_costs() {
     let fetched = cost(&hub, &counter, &carols, "fetch --quiet");
     assert_cost(&fetched, &[NEWS, BUNDLES], 3);
     assert_eq!(carols.rev("origin/main"), bobs.rev("HEAD"));
+}
+
+/// Whether git can pack some refs and leave the others, as it does since 2.42.
+fn packs_by_pattern(repository: &Repository<'_>) -> bool {
+    repository.git("pack-refs -h").either().out().contains("--include")
+}
+
+#[test]
+fn what_comes_in_several_answers_is_read_to_its_end() {
+    let world = world();
+    // A few pushes fill an answer.
+    let hub = hub_server::start_with_pushes_page(&world, 5_000);
+    let requests = |mark| {
+        let is_pushes = |line: &String| line.starts_with("GET /v1/rooms/{room}/pushes ");
+        let answers: Vec<_> = hub.log().since(mark).into_iter().filter(is_pushes).collect();
+        answers.len()
+    };
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let alice = work.user().on(&hub);
+    let code = alice.parler("invite --group try").success().word().to_owned();
+    for number in 0..12 {
+        work.commit("a.txt", &format!("{number}\n"));
+        alice
+            .git("push --quiet parler::room/try HEAD:refs/heads/topic")
+            .success();
+    }
+    let bobs = world.clone_of(&origin, "bobs");
+    let bob = bobs.user().on(&hub);
+    bob.parler(["join", &code]).success();
+    let mark = hub.log().mark();
+    bob.git("fetch --quiet parler::room/try topic").success();
+    assert_eq!(bobs.rev("FETCH_HEAD"), work.rev("HEAD"));
+    assert!((3..=12).contains(&requests(mark)), "{:#?}", hub.log().since(mark));
+    // What is known is not asked for again.
+    let mark = hub.log().mark();
+    bob.git("fetch --quiet parler::room/try topic").success();
+    assert_eq!(requests(mark), 1);
 }
