@@ -18,7 +18,7 @@ use crate::keep::Keep;
 
 /// Begins as git's own object quarantines do, so that `git prune` clears away what we should ever leave.
 const PREFIX: &str = "tmp_objdir-parler-";
-/// How often a new directory is tried when another process sweeps at the very moment it is made.
+/// How often a new directory is tried when another process removes it at the very moment it is made.
 const ATTEMPTS: u32 = 8;
 /// How long something is removed that is written meanwhile.
 const SWEEP_PATIENCE: Duration = Duration::from_millis(500);
@@ -166,10 +166,19 @@ impl Quarantine {
 
     fn move_loose(&self, from: &Path, name: &OsStr) -> io::Result<()> {
         let to = self.objects.join(name);
-        make_directory(&self.objects, &to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
-            fs::rename(entry.path(), to.join(entry.file_name()))?;
+            // A repack that goes on meanwhile removes directories that it finds empty, again and again.
+            for attempt in 1.. {
+                make_directory(&self.objects, &to)?;
+                match fs::rename(entry.path(), to.join(entry.file_name())) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {}
+                    moved => {
+                        moved?;
+                        break;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -225,7 +234,11 @@ fn make_directory(objects: &Path, directory: &Path) -> io::Result<()> {
     let mode = fs::metadata(objects)?.permissions().mode();
     match fs::DirBuilder::new().mode(mode & 0o777).create(directory) {
         // The umask has taken rights away that a shared repository grants.
-        Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(mode & 0o7777)),
+        Ok(()) => match fs::set_permissions(directory, fs::Permissions::from_mode(mode & 0o7777)) {
+            // Somebody has removed it already, for it is empty.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            set => set,
+        },
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

@@ -12,6 +12,7 @@ use crate::address::{Address, Destination, HubChoice};
 use crate::advertisement;
 use crate::fetch::{FetchError, Fetched};
 use crate::push::{PushError, RoomLookup};
+use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
 use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
@@ -231,6 +232,10 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     fn list(&mut self) -> Result<String, SessionError> {
         self.look(false)?;
+        if let Some(repository) = &self.repository {
+            // What a killed fetch left must not wait until there is something new to fetch.
+            quarantine::sweep(&repository.objects_dir());
+        }
         let Some(Looked::There(room)) = &self.room else {
             return Ok("\n".to_owned());
         };
