@@ -128,6 +128,14 @@ pub enum FetchError {
         /// The command that helps, and whose it is when that is somebody else's.
         command: String,
     },
+    /// An object that was asked for by its id, and that no bundle holds.
+    #[error("no bundle of room '{room}' holds object {oid}")]
+    UnknownObject {
+        /// The object.
+        oid: Oid,
+        /// The room.
+        room: RoomName,
+    },
     /// No such bundle.
     #[error("no bundle {id} in room '{room}'")]
     UnknownBundle {
@@ -204,6 +212,7 @@ pub struct Fetcher<'a> {
     state: &'a RoomState,
     policy: &'a FetchPolicy,
     notice: Option<Notice<'a>>,
+    follows_tags: bool,
 }
 
 /// Takes a line for people, said before something that may take long.
@@ -218,6 +227,7 @@ impl<'a> Fetcher<'a> {
             state,
             policy,
             notice: None,
+            follows_tags: false,
         }
     }
 
@@ -225,6 +235,11 @@ impl<'a> Fetcher<'a> {
     pub fn telling(self, notice: Notice<'a>) -> Self {
         let notice = Some(notice);
         Self { notice, ..self }
+    }
+
+    /// Brings with what is asked for the annotated tags at commits that come, as git would want them next.
+    pub fn following_tags(self, follows_tags: bool) -> Self {
+        Self { follows_tags, ..self }
     }
 
     /// Brings these objects here, with everything they reach. Those that are here already are left alone. One request

@@ -9,6 +9,8 @@ use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
 
 use crate::room_state::{RoomBundle, RoomState};
 
+mod tags;
+
 /// A commit that is expected here and that no bundle of the room is known to bring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct External {

@@ -76,7 +76,11 @@ impl<'a> Run<'a> {
         // Each round that fails has one bundle less to take, or takes fewer at once, or ends the fetch.
         loop {
             let missing = self.missing(wants)?;
-            let sorted = self.sort(&missing)?;
+            let mut sorted = self.sort(&missing)?;
+            if self.fetcher.follows_tags {
+                let along = self.plan_with(|planner| planner.tags_along(&sorted.bundles))?;
+                sorted.bundles.extend(along);
+            }
             if let Some(missing) = self.bring_external(&sorted.bare)? {
                 let error = self.base_missing(&sorted.bare, missing);
                 return Err(more_telling(first_error, error));
@@ -471,11 +475,15 @@ impl<'a> Run<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let not_in_room = || FetchError::NotInRoom {
-            what: self.ref_at(&want.oid),
-            room: self.fetcher.room(),
-            oid: want.oid,
-            command: self.help_for_ref_at(&want.oid),
+        let (oid, room) = (want.oid, self.fetcher.room());
+        let not_in_room = || match want.name {
+            Some(_) => FetchError::NotInRoom {
+                what: self.ref_at(&oid),
+                command: self.help_for_ref_at(&oid),
+                room,
+                oid,
+            },
+            None => FetchError::UnknownObject { oid, room },
         };
         Err(last_error.unwrap_or_else(not_in_room))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use parler_protocol::{BundleId, Oid};
+use parler_protocol::{BundleId, Oid, Seq};
 
 use super::plan::{Haves, Planner};
 use crate::base::BaseTip;
@@ -16,8 +16,8 @@ const MAX_CONTAINING_TIPS: usize = 32;
 pub(super) struct Kinship<'a> {
     repository: &'a Repository,
     base: &'a [BaseTip],
-    /// The newest bundle at each of the room's tips.
-    bundles: Vec<BundleId>,
+    /// The newest bundle that brings each of the room's tips, with the message it came in.
+    bundles: Vec<(Seq, BundleId)>,
     /// What bundles expect, then the room's tips, then the base.
     parties: Vec<Vec<Oid>>,
     /// The parties that reach a commit, by their positions.
@@ -32,10 +32,14 @@ impl<'a> Kinship<'a> {
         let external = external.into_iter().zip(here).filter(|(_, here)| *here);
         let mut parties: Vec<Vec<Oid>> = vec![external.map(|(oid, _)| oid).collect()];
         let mut bundles = Vec::new();
-        let newest = |tip: &Oid| Some((*tip, *planner.state.bundles_at(tip).next_back()?.id()));
-        for (tip, id) in haves.room.iter().filter_map(newest).take(MAX_CONTAINING_TIPS) {
+        let newest = |tip: &Oid| {
+            let bringing = planner.state.providers(tip).next_back();
+            let bundle = bringing.or_else(|| planner.state.bundles_at(tip).next_back())?;
+            Some((*tip, (bundle.seq, *bundle.id())))
+        };
+        for (tip, bundle) in haves.room.iter().filter_map(newest).take(MAX_CONTAINING_TIPS) {
             parties.push(vec![tip]);
-            bundles.push(id);
+            bundles.push(bundle);
         }
         parties.extend(haves.base.iter().map(|base| vec![base.oid]));
         Ok(Self {
@@ -65,16 +69,17 @@ impl<'a> Kinship<'a> {
         self.known.get(commit).map_or(&[], Vec::as_slice)
     }
 
-    /// A bundle whose tip reaches a commit that the external base of the room's bundles does not.
+    /// The oldest bundle whose tip reaches a commit that the external base of the room's bundles does not: what was pushed
+    /// on top of it later is not needed for the commit.
     pub(super) fn containing(&self, commit: &Oid) -> Option<BundleId> {
         let reaching = self.reaching(commit);
         if reaching.first() == Some(&0) {
             return None;
         }
-        let first = reaching
+        let of_the_room = reaching
             .iter()
-            .find(|position| (1..=self.bundles.len()).contains(*position))?;
-        self.bundles.get(first - 1).copied()
+            .filter_map(|position| self.bundles.get(position.checked_sub(1)?));
+        of_the_room.min().map(|(_, id)| *id)
     }
 
     /// The most expected commit of the base that reaches a commit.

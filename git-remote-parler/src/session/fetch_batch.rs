@@ -57,7 +57,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
             return Err(SessionError::command(b"fetch"));
         };
         let repository = self.repository.as_ref().ok_or(SessionError::NoRepository)?;
-        let fetcher = Fetcher::new(repository, &connected.client, &room.state, &policy.fetch).telling(&notice);
+        let fetcher = Fetcher::new(repository, &connected.client, &room.state, &policy.fetch)
+            .telling(&notice)
+            .following_tags(self.options.follows_tags);
         Ok(fetcher.fetch(wants, timing)?)
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Options {
     pub(super) wants_object_format: bool,
     /// Whether `git clone` is making the repository.
     pub(super) cloning: bool,
+    /// Whether tags at what is fetched come along.
+    pub(super) follows_tags: bool,
     /// Whether a push is only to be tried.
     pub(super) dry_run: bool,
     /// Whether a push moves all of its refs or none.
@@ -53,6 +55,7 @@ impl Default for Options {
             progress: false,
             wants_object_format: false,
             cloning: false,
+            follows_tags: false,
             dry_run: false,
             atomic: false,
             certificate: Certificate::Never,
@@ -100,6 +103,10 @@ impl Options {
                 OK
             }
             (b"cloning", b"false") => OK,
+            (b"followtags", value @ (b"true" | b"false")) => {
+                self.follows_tags = value == b"true";
+                OK
+            }
             (b"dry-run", value @ (b"true" | b"false")) => {
                 self.dry_run = value == b"true";
                 OK
@@ -127,6 +134,8 @@ impl Options {
                 };
                 OK
             }
+            // Before it asks for more tags, git takes back what nobody may have set.
+            (b"depth", b"0") | (b"deepen-relative", b"false") => OK,
             // Git does not tell its user that these were refused.
             (b"depth" | b"deepen-since" | b"deepen-not" | b"deepen-relative" | b"filter", _) => {
                 note = (!self.said_whole_history)
@@ -189,6 +198,10 @@ mod tests {
             "object-format true",
             "object-format",
             "cloning true",
+            "followtags true",
+            "followtags false",
+            "depth 0",
+            "deepen-relative false",
             "pushcert if-asked",
             "pushcert true",
             "force-if-includes true",
@@ -205,7 +218,6 @@ mod tests {
         }
         for option in [
             "check-connectivity true",
-            "followtags true",
             "family ipv4",
             "servpath x",
             "refetch true",

@@ -15,7 +15,7 @@ fn capabilities_and_options_are_answered_line_by_line() {
     result.unwrap();
     assert_eq!(
         said.stdout,
-        "fetch\npush\noption\nobject-format\n\nok\nok\nunsupported\nunsupported\n"
+        "fetch\npush\noption\nobject-format\n\nok\nok\nok\nunsupported\n"
     );
     assert!(said.stderr.contains("whole histories"), "{}", said.stderr);
 }

@@ -211,7 +211,9 @@ impl From<FetchError> for Error {
                     None => missing,
                 }
             }
-            FetchError::NotInRoom { .. } | FetchError::UnknownBundle { .. } => Self::new(ErrorKind::NotFound, error),
+            FetchError::NotInRoom { .. } | FetchError::UnknownObject { .. } | FetchError::UnknownBundle { .. } => {
+                Self::new(ErrorKind::NotFound, error)
+            }
             FetchError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             FetchError::NotSent { .. } => Self::new(ErrorKind::Refused, error),
             FetchError::Bundle { ref source, .. } => {
