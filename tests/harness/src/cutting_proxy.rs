@@ -114,6 +114,12 @@ impl CuttingProxy {
         self.wait_for(|| (self.shared.up.load(Ordering::SeqCst) >= bytes).then_some(()));
     }
 
+    /// Returns when so many bytes have come from the hub.
+    #[track_caller]
+    pub fn wait_for_down(&self, bytes: u64) {
+        self.wait_for(|| (self.shared.down.load(Ordering::SeqCst) >= bytes).then_some(()));
+    }
+
     /// Waits until an answer has been cut off by [`Cut::AnswerTo`], and returns its first line.
     #[track_caller]
     pub fn wait_for_lost_answer(&self) -> String {
