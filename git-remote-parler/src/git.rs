@@ -129,7 +129,7 @@ impl Git {
     /// The same git. What its children trace to stderr, because the environment has them do so, is shown here.
     #[must_use]
     pub fn with_traces(self, traces: Terminal) -> Self {
-        let traces = if self.environment.traces_to_stderr() {
+        let traces = if self.environment.has_visible_traces() {
             traces
         } else {
             Terminal::none()

@@ -70,7 +70,7 @@ impl GitEnvironment {
     }
 
     /// Whether git children write a trace to their stderr.
-    pub(super) fn traces_to_stderr(&self) -> bool {
+    pub(super) fn has_visible_traces(&self) -> bool {
         self.all()
             .any(|(name, value)| name.as_encoded_bytes().starts_with(b"GIT_TRACE") && is_stderr(value))
     }
@@ -143,8 +143,8 @@ mod tests {
                 "GIT_TRACE2_EVENT_NESTING"
             ]
         );
-        assert!(environment.traces_to_stderr());
-        assert!(!GitEnvironment::new([("GIT_TRACE".into(), "/tmp/x".into())]).traces_to_stderr());
+        assert!(environment.has_visible_traces());
+        assert!(!GitEnvironment::new([("GIT_TRACE".into(), "/tmp/x".into())]).has_visible_traces());
     }
 
     #[test]
