@@ -242,3 +242,27 @@ fn a_room_as_a_submodule_is_followed_where_the_user_said_so_twice() {
     assert!(cloned.is_success(), "{cloned:?}");
     assert_eq!(world.repository(world.path().join("both/part")).rev("HEAD"), tip);
 }
+
+#[test]
+fn an_object_that_is_nowhere_is_looked_for_in_few_requests() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    for number in 0..16 {
+        work.git("checkout --quiet --detach origin/main").success();
+        work.commit("a.txt", &format!("{number}\n"));
+        work.git(format!("push --quiet parler::room/try HEAD:refs/heads/b{number}"))
+            .success();
+    }
+    let there = world.clone_of(&origin, "there");
+    let hub = LocalHub::of(&there.user());
+    let mark = hub.log().mark();
+    there
+        .git(format!("fetch --quiet parler::room/try {:040x}", 1))
+        .code(128)
+        .warns("no bundle of room 'try' holds object");
+    let asked = hub.log().since(mark);
+    let of_bundles = asked.iter().filter(|line| line.contains("/bundles")).count();
+    // 1, 2, 4, 8 and the last.
+    assert_eq!(of_bundles, 5, "{asked:#?}");
+}

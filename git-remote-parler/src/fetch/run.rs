@@ -1,7 +1,7 @@
 //! One fetch: planned, carried out, and planned again without the bundles that turned out not to be what they said. A
 //! member of a room can post a bundle that names anything; it must not keep the others from what the room has.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
 use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
@@ -441,6 +441,23 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The next bundles that may bring something, at most `most` of them.
+    fn next_unseen(&self, left: &mut VecDeque<BundleId>, most: usize) -> Result<Vec<BundleId>, FetchError> {
+        let mut batch = Vec::new();
+        while batch.len() < most
+            && let Some(id) = left.pop_front()
+        {
+            let Some(bundle) = self.state().bundle(&id).filter(|_| !self.excluded.contains(&id)) else {
+                continue;
+            };
+            let tips: Vec<Oid> = bundle.tips().collect();
+            if tips.is_empty() || !self.fetcher.repository.contains(&tips)?.iter().all(|here| *here) {
+                batch.push(id);
+            }
+        }
+        Ok(batch)
+    }
+
     /// Looks for an object that is no bundle's tip: a branch made in the middle of a bundle. Whoever made it had it from
     /// a bundle older than the message, so the nearest older one is the likeliest.
     fn search(&mut self, want: &Want) -> Result<(), FetchError> {
@@ -453,24 +470,35 @@ impl<'a> Run<'a> {
             .and_then(|name| self.state().refs().get(name))
             .map(|found| found.seq);
         let is_older = |bundle: &&RoomBundle| moved_at.is_none_or(|seq| bundle.seq <= seq);
+        let mut left: VecDeque<BundleId> = self
+            .state()
+            .bundles()
+            .iter()
+            .rev()
+            .filter(is_older)
+            .map(|bundle| *bundle.id())
+            .collect();
         let mut last_error = None;
-        for bundle in self.state().bundles().iter().rev().filter(is_older) {
-            if self.excluded.contains(bundle.id()) {
-                continue;
+        // Twice as many after each that did not have it: most often it is near, and nowhere costs few requests.
+        let mut together = 1;
+        while !left.is_empty() {
+            let batch = self.next_unseen(&mut left, together)?;
+            let brought = self.bring_bundles(&batch);
+            if self.fetcher.repository.contains(&[want.oid])?[0] {
+                return Ok(());
             }
-            let tips: Vec<Oid> = bundle.tips().collect();
-            if !tips.is_empty() && self.fetcher.repository.contains(&tips)?.iter().all(|here| *here) {
-                continue;
-            }
-            match self.bring_bundles(&[*bundle.id()]) {
-                Ok(()) if self.fetcher.repository.contains(&[want.oid])?[0] => return Ok(()),
-                Ok(()) => {}
+            match brought {
+                Ok(()) => together = together.saturating_mul(2),
                 // Another bundle may do without what this one misses, or be what it says.
-                Err(error) if self.excluded.contains(bundle.id()) => {
+                Err(error) if batch.iter().any(|id| self.excluded.contains(id)) => {
                     // One that is rubbish tells nothing about this commit; one that misses its base may hold it.
                     if matches!(error, FetchError::BaseMissing { .. }) {
                         last_error = Some(error);
                     }
+                    for id in batch.into_iter().rev().filter(|id| !self.excluded.contains(id)) {
+                        left.push_front(id);
+                    }
+                    together = (together / 2).max(1);
                 }
                 Err(error) => return Err(error),
             }
