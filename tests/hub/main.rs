@@ -8,6 +8,7 @@ mod uploads;
 mod access_log;
 mod admit;
 mod blobs;
+mod bundles;
 mod client;
 mod documented;
 mod drain;

@@ -11,7 +11,7 @@ mod push;
 
 pub(crate) use agent::Agent;
 pub(crate) use answer::Answer;
-pub(crate) use http::{raw, request};
+pub(crate) use http::{ask_closing, cut_off, raw, request};
 pub(crate) use hub::TestHub;
 pub(crate) use noise::bytes;
 pub(crate) use program::{RunningProgram, program};

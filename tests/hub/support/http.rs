@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Answer;
+use super::{Agent, Answer};
 
 /// Sends a request as it is and reads the whole answer.
 pub(crate) async fn request(address: SocketAddr, request: Request<Bytes>) -> Answer {
@@ -38,4 +38,29 @@ pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Sends a request with this body, JSON or none, whose connection is over with its answer: one that may be long, or cut off.
+pub(crate) async fn ask_closing(agent: &Agent, method: &str, path: &str, body: &str) -> TcpStream {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        agent.address,
+        agent.token,
+        body.len()
+    );
+    let mut stream = TcpStream::connect(agent.address).await.unwrap();
+    stream.write_all((head + body).as_bytes()).await.unwrap();
+    stream
+}
+
+/// What comes until the connection ends, however it does: the length that the answer announces, and its body.
+pub(crate) async fn cut_off(mut stream: TcpStream) -> (usize, Vec<u8>) {
+    let mut got = Vec::new();
+    let _ = stream.read_to_end(&mut got).await;
+    let end = got.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let body = got.split_off(end);
+    let head = String::from_utf8(got).unwrap().to_ascii_lowercase();
+    let announced = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    (announced.unwrap().parse().unwrap(), body)
 }
