@@ -16,6 +16,8 @@ use super::{ChildLimits, GitError};
 const PIPE_BYTES: usize = 64 << 10; // 64 KiB
 /// Longest pause between two looks at a child that has closed its streams and not yet ended.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+/// How long a child that is told to end may take to remove its lock files.
+const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A git child with pipes to all three of its streams. Dropping it ends and reaps the process.
 ///
@@ -293,28 +295,20 @@ impl GitChild {
     }
 
     fn wait(&mut self) -> Result<ExitStatus, GitError> {
-        // The streams close a moment before the process can be reaped, and there is no portable wait with a deadline.
-        let mut pause = Duration::from_micros(20);
-        loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => {
-                    self.ended = true;
-                    self.trace.ended(status);
-                    return Ok(status);
-                }
-                Ok(None) if self.left.is_zero() => return Err(self.too_slow()),
-                Ok(None) => {
-                    std::thread::sleep(pause.min(self.left));
-                    self.left = self.left.saturating_sub(pause);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                Err(source) => {
-                    return Err(GitError::Pipe {
-                        command: self.command,
-                        source,
-                    });
-                }
+        let mut left = self.left;
+        let waited = wait_for(&mut self.child, &mut left);
+        self.left = left;
+        match waited {
+            Ok(Some(status)) => {
+                self.ended = true;
+                self.trace.ended(status);
+                Ok(status)
             }
+            Ok(None) => Err(self.too_slow()),
+            Err(source) => Err(GitError::Pipe {
+                command: self.command,
+                source,
+            }),
         }
     }
 
@@ -328,9 +322,18 @@ impl GitChild {
 
     fn kill(&mut self) {
         if !self.ended {
-            // Both fail only when the child is gone already.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            // Told so, git removes its locks (`shallow.lock` would stop every later fetch) and ends its own children.
+            let told = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&self.child),
+                rustix::process::Signal::TERM,
+            );
+            let mut left = ENDING_PATIENCE;
+            let has_ended = told.is_ok() && matches!(wait_for(&mut self.child, &mut left), Ok(Some(_)));
+            if !has_ended {
+                // Both fail only when the child is gone already.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
             self.ended = true;
         }
     }
@@ -339,6 +342,23 @@ impl GitChild {
 impl Drop for GitChild {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Waits for the process to end, at most for what is left. The streams close a moment before it can be reaped, and there
+/// is no portable wait with a deadline.
+fn wait_for(child: &mut Child, left: &mut Duration) -> io::Result<Option<ExitStatus>> {
+    let mut pause = Duration::from_micros(20);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if left.is_zero() {
+            return Ok(None);
+        }
+        std::thread::sleep(pause.min(*left));
+        *left = left.saturating_sub(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

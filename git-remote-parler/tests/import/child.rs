@@ -84,6 +84,34 @@ fn a_child_that_never_ends_is_ended() {
 }
 
 #[test]
+fn a_child_that_is_ended_may_remove_its_locks() {
+    let sandbox = Sandbox::new();
+    let receiver = sandbox.init("receiver", &[]);
+    let commit = receiver.commit("a", "1\n");
+    let git = sandbox.open(&receiver).git().clone();
+    let mut update = git
+        .command_in(Side::Import, &receiver.git_dir(), "update-ref")
+        .arg("--stdin")
+        .patience(Duration::from_millis(500))
+        .spawn()
+        .unwrap();
+    let lines = format!("start\nupdate refs/parler/x {commit}\nprepare\n");
+    update.feed(lines.as_bytes()).unwrap();
+    update.wait_for_answer(b"prepare: ok\n").unwrap();
+    let lock = receiver.git_dir().join("refs/parler/x.lock");
+    assert!(lock.exists());
+    let error = update.wait_for_answer(b"never said").unwrap_err();
+    assert!(matches!(error, GitError::TooSlow { .. }), "{error}");
+    assert!(!lock.exists());
+
+    // One that does not care is ended all the same.
+    let began = Instant::now();
+    let deaf = child(&sandbox, "trap '' TERM; exec sleep 1000").patience(Duration::from_millis(300));
+    assert!(matches!(deaf.run().unwrap_err(), GitError::TooSlow { .. }));
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
 fn a_dropped_child_is_gone() {
     let sandbox = Sandbox::new();
     let mut running = child(&sandbox, "echo $$; exec sleep 1000").spawn().unwrap();
