@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use jiff::Zoned;
+use rustix::fs::OFlags;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::FmtContext;
@@ -80,7 +81,18 @@ fn place(environment: &Environment) -> Result<Place> {
         ))
         .then(format!("{VARIABLE}=1, or {VARIABLE}=/path/to/file")));
     }
-    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    // A pipe that nobody reads would otherwise be waited for without a word.
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(nonblocking)
+        .open(path)
+        .and_then(|file| {
+            rustix::io::ioctl_fionbio(&file, false)?;
+            Ok(file)
+        });
     opened
         .map(Place::File)
         .map_err(|error| Error::io(format_args!("write the trace to {told} ({VARIABLE})"), &error))
@@ -142,5 +154,23 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(placed(directory.path().join("no/trace").to_str().unwrap()).is_err());
         assert!(placed(directory.path().to_str().unwrap()).is_err());
+        // A pipe without a reader is not waited for; one with a reader gets all.
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(placed(pipe.to_str().unwrap()).is_err());
+        let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let Ok(Place::File(file)) = placed(pipe.to_str().unwrap()) else {
+            panic!("no pipe");
+        };
+        let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK), "{flags:?}");
+        drop(reader);
     }
 }
