@@ -13,6 +13,7 @@ use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
 use crate::room_state::RoomState;
 
+mod failure;
 mod run;
 
 use run::Run;
@@ -163,12 +164,14 @@ pub enum FetchError {
         room: RoomName,
     },
     /// A bundle was refused.
-    #[error("bundle {} of room '{room}': {source}", .id.short())]
+    #[error("bundle {} of room '{room}'{}: {source}", .id.short(), .named.as_ref().map(|named| format!(" ({named})")).unwrap_or_default())]
     Bundle {
         /// The bundle.
         id: BundleId,
         /// The room.
         room: RoomName,
+        /// The ref that leads to it, and who set it, where there is one.
+        named: Option<String>,
         /// Why.
         source: Box<ImportError>,
     },

@@ -328,17 +328,25 @@ impl<'r> Import<'r> {
             .map_err(ImportError::storage)
     }
 
-    /// Lets git take in the bundles of the group. An error does not say which of them it is about.
+    /// Lets git take in the bundles of the group. An error is about all of them, unless git named an object that one of
+    /// them brought.
     fn take_in_group(&mut self) -> Result<(), ImportError> {
-        let Some(group) = self.group.take().filter(|group| group.members() > 0) else {
+        let Some(mut group) = self.group.take().filter(|group| group.members() > 0) else {
             return Ok(());
         };
         let members = self.bundles.len() - group.members()..;
-        let among = |source| ImportError::Among {
-            ids: self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect(),
-            source: Box::new(source),
-        };
-        let self_contained = self.feed_group(group).map_err(among)?;
+        let self_contained = self.feed_group(&mut group).map_err(|source| {
+            let mut ids: Vec<BundleId> = self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect();
+            let guilty = match &source {
+                ImportError::Refused { message } => group.to_blame(message),
+                _ => None,
+            };
+            if let Some(alone) = guilty.and_then(|number| ids.get(number).copied()) {
+                ids = vec![alone];
+            }
+            let source = Box::new(source);
+            ImportError::Among { ids, source }
+        })?;
         for bundle in &mut self.bundles[members] {
             bundle.self_contained = self_contained;
         }
@@ -347,7 +355,7 @@ impl<'r> Import<'r> {
             .map_err(ImportError::storage)
     }
 
-    fn feed_group(&self, group: Group) -> Result<bool, ImportError> {
+    fn feed_group(&self, group: &mut Group) -> Result<bool, ImportError> {
         let pack = group.finish().map_err(not_joined)?;
         let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
         let mut intake = self.start_intake(objects, pack.bytes.len() as u64, pack.is_whole)?;
@@ -526,13 +534,13 @@ pub enum ImportError {
     },
     /// It builds on objects that this partial clone has left at its remote, and the remote did not send them.
     #[error(
-        "the bundle builds on objects that this partial clone has left at {remote}, and they cannot be fetched: {why}"
+        "the bundle builds on objects that this partial clone has left at {remote}, and they cannot be fetched: {source}"
     )]
     Promised {
         /// The remote.
         remote: String,
         /// What went wrong.
-        why: String,
+        source: GitError,
     },
     /// Bundles that were taken in together failed, and it is not known which of them is to blame: not necessarily the one
     /// whose arrival made git look at them.

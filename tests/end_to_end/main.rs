@@ -18,6 +18,7 @@ mod fetches_interrupted;
 mod fetching;
 mod files;
 mod forgotten_modules;
+mod hostile_bundles;
 mod hub_server;
 mod identity;
 mod interrupted;

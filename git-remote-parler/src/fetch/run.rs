@@ -2,18 +2,24 @@
 //! member of a room can post a bundle that names anything; it must not keep the others from what the room has.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
-use parler_protocol::{AgentId, BaseHint, BundleId, Oid};
+use parler_protocol::{AgentId, BaseHint, BundleId, Oid, RefName};
 
+use super::failure::{Failed, is_about_promises, is_about_the_bundle, lacks_objects, more_telling};
 use super::{FetchError, Fetched, Fetcher, Want};
 use crate::advertisement::header_refs;
 use crate::base_fetch::{BaseFetch, MissingBase, is_plain};
 use crate::fetch_plan::{External, FetchPlan, FetchPlanner};
-use crate::git::{GitError, one_line};
+use crate::git::one_line;
 use crate::import::{ExpectedHeader, Import, ImportError, Imported, Incoming, PinTiming};
 use crate::repository::RepositoryError;
-use crate::room_state::{RoomBundle, RoomState};
+use crate::room_state::{RoomBundle, RoomRef, RoomState};
+
+/// How long imports may take, all together, that fail because the remote of a partial clone does not send what bundles
+/// build on: it may be that it cannot be reached, and then no other bundle helps.
+const PROMISED_PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) struct Run<'a> {
     fetcher: &'a Fetcher<'a>,
@@ -31,6 +37,8 @@ pub(super) struct Run<'a> {
     together: usize,
     /// Whether commits that are here were asked for again, because something that belongs to them seemed to be missing.
     has_mended: bool,
+    /// What is left of [`PROMISED_PATIENCE`].
+    promised_left: Duration,
 }
 
 /// What wanted objects come down to.
@@ -64,6 +72,7 @@ impl<'a> Run<'a> {
             unobtainable: HashSet::new(),
             together: usize::MAX,
             has_mended: false,
+            promised_left: PROMISED_PATIENCE,
         }
     }
 
@@ -204,9 +213,13 @@ impl<'a> Run<'a> {
             .collect::<Vec<_>>();
         while !left.is_empty() {
             let (batch, rest) = left.split_at(self.together.min(left.len()));
+            let began = Instant::now();
             match self.import(batch, self.timing) {
                 Ok(imported) => self.fetched.add(batch, imported, self.timing),
                 Err(error) => {
+                    if is_about_promises(&error) {
+                        self.promised_left = self.promised_left.saturating_sub(began.elapsed());
+                    }
                     let can_do_without = self.mend_bases(&error, batch)? || self.blame(&error, batch);
                     return Err(Failed { error, can_do_without });
                 }
@@ -259,6 +272,8 @@ impl<'a> Run<'a> {
             FetchError::NotSent { id, .. } => _ = self.excluded.insert(*id),
             FetchError::Bundle { id, source, .. } => match &**source {
                 ImportError::MissingPrerequisites { oids } => self.blame_for_prerequisites(*id, oids, batch),
+                // Any member can build on objects that no remote has.
+                ImportError::Promised { .. } if !self.promised_left.is_zero() => _ = self.excluded.insert(*id),
                 source if is_about_the_bundle(source) => _ = self.excluded.insert(*id),
                 _ => return false,
             },
@@ -361,11 +376,20 @@ impl<'a> Run<'a> {
 
     /// For people: the room's ref at an object, and who moved it there.
     fn ref_at(&self, oid: &Oid) -> String {
-        let Some((name, found)) = self.state().refs().iter().find(|(_, found)| found.oid == *oid) else {
-            return "a ref".to_owned();
-        };
-        let mover = one_line(found.mover_name.as_bytes());
-        format!("{name}, set by message {} of {mover},", found.seq)
+        match self.state().refs().iter().find(|(_, found)| found.oid == *oid) {
+            Some((name, found)) => format!("{},", set_by(name, found)),
+            None => "a ref".to_owned(),
+        }
+    }
+
+    /// For people: the ref that a bundle's author set to what the bundle brings. Whoever leaves it out needs no such bundle.
+    fn ref_of(&self, id: &BundleId) -> Option<String> {
+        let bundle = self.state().bundle(id)?;
+        let tips: HashSet<Oid> = bundle.tips().collect();
+        let leads_to_it = |found: &RoomRef| tips.contains(&found.oid) && found.mover == bundle.author_id;
+        let mut refs = self.state().refs().iter();
+        refs.find(|(_, found)| leads_to_it(found))
+            .map(|(name, found)| set_by(name, found))
     }
 
     /// What helps against a ref at an object that cannot be had: its author sends it, or, where it exists nowhere, the ref
@@ -435,6 +459,7 @@ impl<'a> Run<'a> {
             Some(id) => FetchError::Bundle {
                 id,
                 room: self.fetcher.room(),
+                named: self.ref_of(&id),
                 source,
             },
             None => (*source).into(),
@@ -517,56 +542,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A failure, and whether another plan may do without what it was for.
-struct Failed {
-    error: FetchError,
-    can_do_without: bool,
-}
-
-impl<E: Into<FetchError>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Self {
-            error: error.into(),
-            can_do_without: false,
-        }
-    }
-}
-
-/// The error to end with: the first, unless it leaves open which bundle it is about and the later one does not.
-fn more_telling(first: Option<FetchError>, later: FetchError) -> FetchError {
-    match first {
-        Some(first) if !matches!(first, FetchError::Import(_)) || matches!(later, FetchError::Import(_)) => first,
-        _ => later,
-    }
-}
-
-/// Whether an import failed for what the bundle is, rather than for this machine or the connection.
-fn is_about_the_bundle(error: &ImportError) -> bool {
-    match error {
-        ImportError::Among { source, .. } => is_about_the_bundle(source),
-        ImportError::Bundle(_)
-        | ImportError::NotAsSigned { .. }
-        | ImportError::ObjectFormat { .. }
-        | ImportError::TooLarge { .. }
-        | ImportError::WrongId { .. }
-        | ImportError::Refused { .. }
-        | ImportError::Incomplete { .. } => true,
-        // A child that passed a limit: a pack can be made to do that.
-        ImportError::Git(error) => matches!(
-            error,
-            GitError::Failed { .. } | GitError::TooSlow { .. } | GitError::TooMuchOutput { .. }
-        ),
-        _ => false,
-    }
-}
-
-/// Whether it may be that something is missing which the bundle had reason to expect.
-fn lacks_objects(error: &ImportError) -> bool {
-    match error {
-        ImportError::Among { source, .. } => lacks_objects(source),
-        ImportError::Refused { .. } | ImportError::Incomplete { .. } => true,
-        _ => false,
-    }
+fn set_by(name: &RefName, found: &RoomRef) -> String {
+    let mover = one_line(found.mover_name.as_bytes());
+    format!("{name}, set by message {} of {mover}", found.seq)
 }
 
 fn expected(bundle: &RoomBundle) -> Option<ExpectedHeader> {

@@ -1,5 +1,7 @@
 //! Small bundles that arrived one after the other and wait to be taken in together.
 
+use parler_protocol::Oid;
+
 use super::joined::JoinedPack;
 use super::stores::Stores;
 use crate::pack::entries::PackFlaw;
@@ -57,11 +59,18 @@ impl Group {
         self.joined.is_full()
     }
 
+    /// Which of them, from 0, brought the object that git's words are about, where they are about one.
+    pub(super) fn to_blame(&self, message: &str) -> Option<usize> {
+        let (oid, _) = message.strip_prefix("object ")?.split_once(':')?;
+        let oid: Oid = oid.parse().ok()?;
+        self.joined.member_with(oid.as_bytes())
+    }
+
     /// The pack that brings all of them.
-    pub(super) fn finish(self) -> Result<GroupPack, PackFlaw> {
+    pub(super) fn finish(&mut self) -> Result<GroupPack, PackFlaw> {
         if self.members == 1 {
             return Ok(GroupPack {
-                bytes: self.first,
+                bytes: std::mem::take(&mut self.first),
                 is_whole: self.is_closed,
             });
         }

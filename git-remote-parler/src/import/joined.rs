@@ -37,6 +37,8 @@ const MEMORY_BYTES: u64 = 64 << 20; // 64 MiB
 pub(super) struct JoinedPack {
     hash: Kind,
     bytes: Vec<u8>,
+    /// How many packs are in it.
+    packs: usize,
     /// Every object in it.
     placed: HashMap<ObjectId, Placed>,
     /// Objects outside that deltas were found to build on.
@@ -53,6 +55,8 @@ struct Placed {
     at: u64,
     /// How many deltas lie between it and a whole object.
     depth: u32,
+    /// The number of the first pack that had it.
+    member: usize,
     /// None once it has been forgotten.
     object: Option<Arc<Object>>,
 }
@@ -70,6 +74,7 @@ impl JoinedPack {
         Self {
             hash,
             bytes: BEGINNING.to_vec(),
+            packs: 0,
             placed: HashMap::new(),
             outside: HashMap::new(),
             expected: HashSet::new(),
@@ -82,6 +87,7 @@ impl JoinedPack {
     /// forgotten.
     pub(super) fn push(&mut self, pack: &[u8], stores: &Stores) -> Result<(), PackFlaw> {
         self.make_room();
+        let member = self.packs;
         let mut budget = self.budget;
         let mut looked_up = HashMap::new();
         let mut bases = |id: &gix::hash::oid, budget: &mut Budget| {
@@ -100,8 +106,9 @@ impl JoinedPack {
         let entries = resolve(pack, self.hash, &mut bases, &mut budget)?;
         self.budget = budget;
         self.outside.extend(looked_up);
+        self.packs += 1;
         for entry in entries {
-            self.place(entry);
+            self.place(entry, member);
         }
         Ok(())
     }
@@ -109,6 +116,12 @@ impl JoinedPack {
     /// Whether the object is in it.
     pub(super) fn holds(&self, id: &[u8]) -> bool {
         ObjectId::try_from(id).is_ok_and(|id| self.placed.contains_key(&id))
+    }
+
+    /// The number of the pack that brought the object, from 0.
+    pub(super) fn member_with(&self, id: &[u8]) -> Option<usize> {
+        let id = ObjectId::try_from(id).ok()?;
+        Some(self.placed.get(&id)?.member)
     }
 
     /// Whether a delta in it builds on an object that is not in it.
@@ -121,13 +134,14 @@ impl JoinedPack {
         self.bytes.len() >= FULL_BYTES || self.placed.len() >= FULL_OBJECTS
     }
 
-    /// The whole pack.
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, PackFlaw> {
+    /// The whole pack. Nothing can be added to it any more.
+    pub(super) fn finish(&mut self) -> Result<Vec<u8>, PackFlaw> {
         let count = u32::try_from(self.placed.len()).map_err(|_| PackFlaw::TooLarge)?;
-        self.bytes[COUNT].copy_from_slice(&count.to_be_bytes());
-        let checksum = checksum_of(&self.bytes, self.hash)?;
-        self.bytes.extend_from_slice(checksum.as_slice());
-        Ok(self.bytes)
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes[COUNT].copy_from_slice(&count.to_be_bytes());
+        let checksum = checksum_of(&bytes, self.hash)?;
+        bytes.extend_from_slice(checksum.as_slice());
+        Ok(bytes)
     }
 
     /// Forgets objects until half of the memory is free. Deltas mostly build on what came last.
@@ -148,7 +162,7 @@ impl JoinedPack {
         }
     }
 
-    fn place(&mut self, entry: ResolvedEntry<'_>) {
+    fn place(&mut self, entry: ResolvedEntry<'_>, member: usize) {
         let id = entry.object.id;
         if entry.base.is_some() {
             self.budget.give_back(entry.inflated_bytes);
@@ -182,7 +196,13 @@ impl JoinedPack {
         }
         let object = Some(entry.object);
         self.remembered.push_back(id);
-        self.placed.insert(id, Placed { at, depth, object });
+        let placed = Placed {
+            at,
+            depth,
+            member,
+            object,
+        };
+        self.placed.insert(id, placed);
     }
 
     fn form(&self, entry: &ResolvedEntry<'_>, at: u64) -> Form {

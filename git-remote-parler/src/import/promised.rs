@@ -2,6 +2,7 @@
 //! Never from a room, and never more than the deltas name.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use gix::odb::pack::data::entry::Header;
 use parler_protocol::Oid;
@@ -9,7 +10,6 @@ use parler_protocol::Oid;
 use super::ImportError;
 use super::stores::Stores;
 use crate::base::ordinary_remotes;
-use crate::git::BULK_PATIENCE;
 use crate::object_fetch::{Depth, fetch_objects};
 use crate::pack::entries::{Budget, PackEntries, PackFlaw};
 use crate::repository::{Repository, from_gix};
@@ -18,6 +18,8 @@ use crate::repository::{Repository, from_gix};
 pub(super) const MOST_BYTES: u64 = 64 << 20; // 64 MiB
 /// Largest object or delta that is inflated on the way, in bytes.
 const ENTRY_BYTES: u64 = 64 << 20; // 64 MiB
+/// How long the remote may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Most objects asked for at once: they are arguments of one command.
 const MOST_AT_ONCE: usize = 1000;
 
@@ -46,11 +48,9 @@ pub(super) fn bring(
         "import: fetching what deltas build on"
     );
     for some in missing.chunks(MOST_AT_ONCE) {
-        fetch_objects(repository, promisor, some, Depth::AsHere, BULK_PATIENCE).map_err(|error| {
-            ImportError::Promised {
-                remote: promisor.to_owned(),
-                why: error.to_string(),
-            }
+        fetch_objects(repository, promisor, some, Depth::AsHere, PATIENCE).map_err(|source| ImportError::Promised {
+            remote: promisor.to_owned(),
+            source,
         })?;
     }
     Ok(true)

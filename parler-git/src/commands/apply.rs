@@ -220,7 +220,7 @@ impl From<FetchError> for Error {
                 let kind = match **source {
                     // Here it is the hub that is read from.
                     ImportError::Read(_) => ErrorKind::Unreachable,
-                    ImportError::MissingPrerequisites { .. } => ErrorKind::BaseMissing,
+                    ImportError::MissingPrerequisites { .. } | ImportError::Promised { .. } => ErrorKind::BaseMissing,
                     ImportError::ObjectFormat { .. } => ErrorKind::Conflict,
                     ImportError::Storage(_)
                     | ImportError::Pins(_)
