@@ -16,6 +16,7 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -42,14 +43,8 @@ pub(crate) fn start(environment: &Environment) -> Result<()> {
         Place::Stderr => Box::new(io::stderr()),
         Place::File(file) => Box::new(file),
     };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(FILTER))
-        // Nobody who reads the trace is no reason to say so where it should have been.
-        .log_internal_errors(false)
-        .event_format(Line)
-        .with_writer(Mutex::new(sink));
     // Fails only when this process traces already.
-    let _ = subscriber.try_init();
+    let _ = subscriber(sink).try_init();
     let arguments: Vec<_> = environment
         .arguments
         .iter()
@@ -62,6 +57,16 @@ pub(crate) fn start(environment: &Environment) -> Result<()> {
         arguments.first().map(|name| &**name).unwrap_or_default(),
     );
     Ok(())
+}
+
+fn subscriber(sink: Box<dyn Write + Send>) -> impl Subscriber + Send + Sync {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(FILTER))
+        // Nobody who reads the trace is no reason to say so where it should have been.
+        .log_internal_errors(false)
+        .event_format(Line)
+        .with_writer(Mutex::new(sink))
+        .finish()
 }
 
 fn place(environment: &Environment) -> Result<Place> {
@@ -137,6 +142,22 @@ mod tests {
             let refused = placed(value).unwrap_err();
             assert!(refused.line().contains("PARLER_TRACE=1"), "{}", refused.line());
         }
+    }
+
+    #[test]
+    fn what_others_wrote_stays_in_its_line_and_other_crates_are_silent() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let sink = Box::new(file.reopen().unwrap());
+        tracing::subscriber::with_default(subscriber(sink), || {
+            let theirs = "one\n12:34:56.000000 parler_git forged\u{1b}[2J\u{202e}";
+            tracing::debug!(target: "parler_client::exchange", error = %theirs, "told");
+            tracing::error!(target: "hyper", "not ours");
+        });
+        let trace = std::fs::read_to_string(file.path()).unwrap();
+        assert_eq!(trace.lines().count(), 1, "{trace:?}");
+        assert!(trace.contains(" parler_client     told error=one"), "{trace:?}");
+        let is_hidden = |character: char| character.is_control() || character == '\u{202e}';
+        assert!(!trace.trim_end().contains(is_hidden), "{trace:?}");
     }
 
     #[test]
