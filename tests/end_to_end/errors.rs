@@ -8,7 +8,7 @@ use std::path::Path;
 
 use parler_harness::{Agent, Answer, HubProcess, Repository, World};
 
-use super::{hub_server, world};
+use super::{hub_server, noise, world};
 
 /// Asserts the form of a failure of the helper, and that these words are in it.
 #[track_caller]
@@ -232,7 +232,7 @@ fn what_a_hub_has_no_room_for_is_rejected_as_by_a_server() {
         let world = world();
         let hub = start(&world);
         let place = world.clone_of(&world.origin(), "work");
-        place.write("large.bin", noise(9 << 20));
+        place.write("large.bin", noise(9 << 20, 1));
         place.git("add large.bin").success();
         place.git("commit --quiet --message large").success();
         let agent = world.stranger("alice").on(&hub).at(&place);
@@ -312,15 +312,4 @@ fn git_parler_push_from_no_branch_says_what_to_write() {
 fn spoil(object: &Path) {
     fs::remove_file(object).unwrap();
     fs::write(object, "not an object").unwrap();
-}
-
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    std::iter::repeat_with(next).take(bytes).collect()
 }

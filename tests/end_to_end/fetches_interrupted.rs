@@ -7,7 +7,7 @@ use parler_harness::{Agent, Cut, CuttingProxy, Gate, HubProcess, Repository, Run
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::untouched::assert_tidy;
-use super::{hub_server, world};
+use super::{hub_server, noise, world};
 
 /// Bytes of a file that does not compress: more than any buffer on the way holds.
 const SIZE: usize = 12 << 20; // 12 MiB
@@ -21,19 +21,6 @@ struct Stage<'w> {
     reader: Repository<'w>,
     bob: Agent<'w>,
     tip: String,
-}
-
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }
 
 fn stage(world: &World) -> Stage<'_> {
@@ -52,7 +39,7 @@ fn stage(world: &World) -> Stage<'_> {
     reader.git("remote add there parler::room/big").success();
     bob.git("fetch --quiet there").success();
     author.git("config pack.compression 0").success();
-    author.write("noise", noise(SIZE));
+    author.write("noise", noise(SIZE, 1));
     author.git("add noise").success();
     author.git("commit --quiet --message noise").success();
     author.git("tag --annotate v1 --message first").success();

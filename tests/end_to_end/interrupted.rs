@@ -10,7 +10,7 @@ use parler_harness::{Agent, Cut, CuttingProxy, Gate, HubProcess, RawClient, Repo
 use parler_protocol::{BundleId, BundlePart, FilePart, Part, RoomName, Seq};
 use sha2::{Digest, Sha256};
 
-use super::{hub_server, world};
+use super::{hub_server, noise, world};
 
 /// More than is sent in one request, and more than any buffer on the way holds.
 const SIZE: usize = 24 << 20; // 24 MiB
@@ -20,20 +20,6 @@ const LOST_A_CUT: u64 = 4 << 20; // 4 MiB
 const LOST_TO_KILLS: u64 = 20 << 20; // 20 MiB
 /// Heads, small requests, and the messages.
 const SMALL: u64 = 64 << 10; // 64 KiB
-
-/// Bytes that do not compress.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = 2 * seed + 1;
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 /// A hub behind a proxy, and a repository with a commit that is not small.
 struct Stage<'w> {

@@ -5,7 +5,7 @@ use std::fs;
 
 use parler_harness::{Answer, Repository, SmartHttp, World, large_history};
 
-use super::{CACHE, world};
+use super::{CACHE, noise, world};
 
 /// What a command counted on this machine: title and last state of each meter, without sizes and rates.
 fn counted(answer: &Answer) -> Vec<String> {
@@ -150,7 +150,7 @@ fn an_upload_and_many_bundles_have_meters_of_their_own() {
     let world = world();
     let work = world.clone_of(&world.origin(), "work");
     work.git("config parler.base none").success();
-    work.write("large.bin", incompressible(12 << 20));
+    work.write("large.bin", noise(12 << 20, 1));
     work.git("add large.bin").success();
     work.git("commit --quiet --message large").success();
     let agent = work.user().with("GIT_PROGRESS_DELAY", "0");
@@ -217,15 +217,4 @@ fn what_imitates_a_meter_with_control_characters_is_not_shown() {
         }
     }
     assert!(reader.has(made.word()));
-}
-
-fn incompressible(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    std::iter::repeat_with(next).take(bytes).collect()
 }

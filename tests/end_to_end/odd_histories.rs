@@ -8,7 +8,7 @@ use parler_harness::{LocalHub, Repository, World};
 use super::world;
 
 /// A clone with two commits of its own on `topic`.
-fn worker<'w>(world: &'w World, origin: &Repository<'w>) -> Repository<'w> {
+fn topic<'w>(world: &'w World, origin: &Repository<'w>) -> Repository<'w> {
     let work = world.clone_of(origin, "work");
     work.git("switch --quiet --create topic").success();
     work.commit("a.txt", "one\n");
@@ -33,7 +33,7 @@ fn objects(repository: &Repository<'_>, tip: &str) -> Vec<String> {
 fn replaced_commits_of_the_sender_are_not_sent_and_hide_nothing() {
     let world = world();
     let origin = world.origin();
-    let work = worker(&world, &origin);
+    let work = topic(&world, &origin);
     // To its owner the topic has no history, and its tip's parent is another.
     work.git("replace --graft HEAD~1").success();
     work.git("replace --graft HEAD origin/main~1").success();
@@ -65,7 +65,7 @@ fn replaced_commits_of_the_sender_are_not_sent_and_hide_nothing() {
 fn what_the_receiver_has_replaced_is_there_all_the_same() {
     let world = world();
     let origin = world.origin();
-    let work = worker(&world, &origin);
+    let work = topic(&world, &origin);
     work.git("push --quiet parler::room/try topic").success();
     for kind in ["replaced", "grafted"] {
         let there = world.clone_of(&origin, kind);
@@ -90,7 +90,7 @@ fn what_the_receiver_has_replaced_is_there_all_the_same() {
 fn a_base_with_holes_is_brought_whole() {
     let world = world();
     let origin = world.origin();
-    let work = worker(&world, &origin);
+    let work = topic(&world, &origin);
     work.git("push --quiet parler::room/try topic").success();
     for what in ["HEAD^{tree}", "HEAD:src/main.rs"] {
         let there = world.clone_of(&origin, &format!("without {}", what.replace([':', '^', '{', '}'], " ")));
@@ -159,7 +159,7 @@ fn names_and_messages_need_not_be_utf8() {
 fn a_partial_clone_of_a_room_holds_everything_and_asks_once_for_what_is_nowhere() {
     let world = world();
     let origin = world.origin();
-    let work = worker(&world, &origin);
+    let work = topic(&world, &origin);
     work.git("-c parler.base=none push --quiet parler::room/whole topic")
         .success();
     // The room is what git takes for the promisor of what is missing; nothing is.
@@ -187,7 +187,7 @@ fn a_partial_clone_takes_what_it_lacks_from_its_own_remote() {
     let origin = world.origin();
     origin.git("config uploadpack.allowFilter true").success();
     let url = format!("file://{}", origin.path().display());
-    let work = worker(&world, &origin);
+    let work = topic(&world, &origin);
     work.git("push --quiet parler::room/try topic").success();
     let partial = world.clone_with(&url, "partial", "--filter=blob:none --no-checkout");
     let hub = LocalHub::of(&partial.user());
@@ -204,4 +204,38 @@ fn a_partial_clone_takes_what_it_lacks_from_its_own_remote() {
     let clone = world.clone_with("parler::room/whole", "clone", "");
     assert_eq!(objects(&clone, "HEAD"), objects(&work, "topic"));
     clone.fsck();
+}
+
+/// A bundle's deltas build on a version that the partial clone has never seen.
+#[test]
+fn what_deltas_are_made_of_comes_from_the_remote_of_a_partial_clone() {
+    let world = world();
+    let origin = world.origin();
+    origin.git("config uploadpack.allowFilter true").success();
+    let url = format!("file://{}", origin.path().display());
+    let text = |version: u32| -> String {
+        let line = |number: u32| format!("line {number} of version {}\n", if number == 100 { version } else { 0 });
+        (0..200).map(line).collect()
+    };
+    let work = world.clone_of(&origin, "work");
+    work.commit("long.txt", &text(0));
+    work.git("push --quiet origin HEAD:main").success();
+    let old = work.rev("HEAD:long.txt");
+    let tip = work.commit("long.txt", &text(1));
+    work.git("push --quiet parler::room/try HEAD:refs/heads/topic")
+        .success();
+
+    let partial = world.clone_with(&url, "partial", "--filter=blob:none --no-checkout");
+    let missing = |place: &Repository<'_>| place.ask("rev-list --objects --missing=print origin/main");
+    assert!(missing(&partial).contains(&format!("?{old}")));
+    partial.git("config remote.origin.url file:///nowhere/at/all").success();
+    let refused = partial.git("fetch parler::room/try topic").code(128);
+    let line = refused.one_error_line();
+    assert!(line.contains("partial clone") && line.contains("origin"), "{refused:?}");
+    assert!(partial.pins().is_empty());
+    partial.git(["config", "remote.origin.url", &url]).success();
+    partial.git("fetch --quiet parler::room/try topic").success();
+    assert_eq!(partial.rev("FETCH_HEAD"), tip);
+    assert!(!missing(&partial).contains(&format!("?{old}")), "it was fetched");
+    partial.fsck();
 }

@@ -14,7 +14,7 @@ const OF_A_ROOM: &str = "parler: ";
 /// Commits made by this agent at any time are the same commits.
 pub(super) fn steady(world: &World) -> Agent<'_> {
     world
-        .agent("worker")
+        .agent("alice")
         .with("GIT_AUTHOR_DATE", "1700000100 +0000")
         .with("GIT_COMMITTER_DATE", "1700000100 +0000")
 }

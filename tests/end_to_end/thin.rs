@@ -5,7 +5,7 @@ use std::fs;
 use parler_harness::{Agent, Repository, World, large_history};
 use parler_protocol::BundleId;
 
-use super::{CACHE, world};
+use super::{CACHE, noise, world};
 
 const COMMITS: usize = 20_000;
 
@@ -293,16 +293,7 @@ fn content_that_does_not_compress_travels_too() {
     let work = world.clone_of(&origin, "work");
     let bobs = world.clone_of(&origin, "bobs");
     // More than is held in memory on the way, of bytes that no pack makes smaller.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let content: Vec<u8> = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    })
-    .take((12 << 20) / 8)
-    .flatten()
-    .collect();
+    let content = noise(12 << 20, 1);
     work.write("noise.bin", &content);
     work.git("add noise.bin").success();
     work.git("commit --quiet --message noise").success();
