@@ -1,6 +1,8 @@
 //! What `git parler push` and `git parler handoff` share: reading refs as people write them, pushing, and telling what
 //! became of it.
 
+use std::cell::RefCell;
+
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
     CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
@@ -13,7 +15,6 @@ use parler_client::Client;
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
 use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};

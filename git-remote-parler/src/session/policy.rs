@@ -15,8 +15,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen` and `parler.fetchBase`. `is_local`: the hub is this user's own, where
-    /// rooms are made unless the configuration forbids it.
+    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen` and `parler.fetchBase`. `is_local`: the hub is this
+    /// user's own, where rooms are made unless the configuration forbids it.
     ///
     /// # Errors
     /// When a value is not of its kind.
