@@ -15,6 +15,7 @@ use std::time::Duration;
 
 mod child;
 mod environment;
+mod living;
 mod message;
 mod meter_line;
 mod stderr;
@@ -22,6 +23,7 @@ mod trace;
 
 pub use child::GitChild;
 pub use environment::GitEnvironment;
+pub use living::end_fetches;
 pub use message::one_line;
 #[cfg(test)]
 pub(crate) use meter_line::is_meter;

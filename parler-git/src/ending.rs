@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io, thread};
 
-use git_remote_parler::quarantine;
+use git_remote_parler::{git, quarantine};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -41,6 +41,7 @@ pub(crate) fn tidy_up_on_signals() {
     let Ok(mut signals) = Signals::new(heard) else { return };
     thread::spawn(move || {
         for signal in signals.forever() {
+            git::end_fetches();
             let unfinished = unfinished();
             for file in unfinished.iter() {
                 // One that cannot be removed is no reason to stay.

@@ -1,7 +1,12 @@
 //! Clones of depth 1, as CI jobs and agents in the cloud have them: what is built on one travels thin, and where nobody
 //! could go on from where its history ends, the push is refused or the rest is fetched.
 
-use parler_harness::{Repository, World};
+use std::io::Write;
+use std::time::Instant;
+
+use parler_harness::{DEADLINE, Repository, World};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{room_refs, world};
 
@@ -145,4 +150,96 @@ fn a_history_that_cannot_be_fetched_is_refused_with_the_reason() {
         .git("push --quiet parler::room/try HEAD:refs/heads/topic")
         .success();
     assert_eq!(room_refs(&shallow.user(), "try").len(), 2);
+}
+
+/// Lets `origin` of this clone send the beginning of an answer, and the rest when a byte is written to the pipe.
+fn send_slowly(world: &World, shallow: &Repository<'_>) -> std::fs::File {
+    let script = world.path().join("slow");
+    let text = "git upload-pack \"$@\" | { dd bs=1 count=1500 2>/dev/null; read -r go <\"$0.go\"; cat; }\n";
+    std::fs::write(&script, text).unwrap();
+    let pipe = world.path().join("slow.go");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let command = format!("sh {}", script.display());
+    shallow.git(["config", "remote.origin.uploadpack", &command]).success();
+    // Both ends at once: opening one end of a pipe waits for somebody at the other.
+    std::fs::OpenOptions::new().read(true).write(true).open(pipe).unwrap()
+}
+
+/// Gives `main` a past that fills more than one pipe.
+fn lengthen(world: &World, origin: &Repository<'_>) {
+    let ahead = world.clone_of(origin, "ahead");
+    let mixed = |number: u32| {
+        format!(
+            "{:08x}\n",
+            number.wrapping_mul(number) ^ number.wrapping_mul(2_654_435_761)
+        )
+    };
+    ahead.commit("large.txt", &(0..40_000).map(mixed).collect::<String>());
+    ahead.commit("large.txt", "gone\n");
+    ahead.git("push --quiet origin HEAD:refs/heads/main").success();
+}
+
+/// The helper that runs in this world.
+fn helper_of(world: &World) -> Pid {
+    let is_helper = |process: &u32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let program = line.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        program.ends_with(b"git-remote-parler")
+    };
+    let found = world.processes().into_iter().find(is_helper).expect("a helper");
+    Pid::from_raw(i32::try_from(found).unwrap()).unwrap()
+}
+
+/// Waits until git has begun to deepen.
+fn wait_for_lock(shallow: &Repository<'_>) {
+    let begun = Instant::now();
+    while !shallow.path().join(".git/shallow.lock").exists() {
+        assert!(begun.elapsed() < DEADLINE, "git does not deepen");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_push_that_is_ended_while_it_deepens_leaves_no_lock() {
+    let world = world();
+    let origin = world.origin();
+    lengthen(&world, &origin);
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let _pipe = send_slowly(&world, &shallow);
+    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
+    wait_for_lock(&shallow);
+    // To the helper alone: its child does not hear of it.
+    let helper = helper_of(&world);
+    kill_process(helper, Signal::TERM).unwrap();
+    push.wait().failure();
+    assert!(!shallow.path().join(".git/shallow.lock").exists());
+    shallow.git("config --unset remote.origin.uploadpack").success();
+    shallow
+        .git("push --quiet parler::room/try HEAD:refs/heads/topic")
+        .success();
+    assert!(!is_shallow(&shallow));
+    shallow.fsck();
+}
+
+#[test]
+fn two_pushes_that_deepen_at_once_both_succeed() {
+    let world = world();
+    let origin = world.origin();
+    lengthen(&world, &origin);
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let mut pipe = send_slowly(&world, &shallow);
+    let first = shallow.user().start_git("push parler::room/try HEAD:refs/heads/one");
+    wait_for_lock(&shallow);
+    shallow.git("config --unset remote.origin.uploadpack").success();
+    let tracing = shallow.user().with("PARLER_TRACE", "1");
+    let second = tracing.start_git("push parler::room/try HEAD:refs/heads/two");
+    // Git has refused it for the other's lock.
+    second.wait_for_errors(|said| said.contains(" fetch ") && said.contains("exit status: 128"));
+    pipe.write_all(b"go\n").unwrap();
+    first.wait().success();
+    second.wait().success();
+    assert!(!is_shallow(&shallow));
+    assert_eq!(room_refs(&shallow.user(), "try").len(), 3);
 }

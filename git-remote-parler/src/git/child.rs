@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::message::reason;
 use super::stderr::{Onlookers, Stderr};
 use super::trace::ChildTrace;
-use super::{ChildLimits, GitError};
+use super::{ChildLimits, GitError, living};
 
 /// One read from a pipe.
 const PIPE_BYTES: usize = 64 << 10; // 64 KiB
@@ -59,6 +59,7 @@ impl GitChild {
         onlookers: Onlookers,
         trace: ChildTrace,
     ) -> Result<Self, GitError> {
+        living::started(command, &child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let this = Self {
             command,
@@ -330,9 +331,7 @@ impl GitChild {
             let mut left = ENDING_PATIENCE;
             let has_ended = told.is_ok() && matches!(wait_for(&mut self.child, &mut left), Ok(Some(_)));
             if !has_ended {
-                // Both fail only when the child is gone already.
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                living::kill(&mut self.child);
             }
             self.ended = true;
         }
@@ -350,7 +349,7 @@ impl Drop for GitChild {
 fn wait_for(child: &mut Child, left: &mut Duration) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_micros(20);
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = living::try_wait(child)? {
             return Ok(Some(status));
         }
         if left.is_zero() {

@@ -16,6 +16,11 @@ use crate::repository::{Repository, RepositoryError};
 /// How long a remote may take to send the rest of a history.
 const DEEPEN_PATIENCE: Duration = Duration::from_secs(1800);
 
+/// How long another command is waited for that deepens the same repository at the same time.
+const OTHER_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at its lock.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// What happens to a push whose history is cut off: `parler.deepen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeepenPolicy {
@@ -43,6 +48,7 @@ pub(super) fn bring_history(
     notice: Option<Notice<'_>>,
 ) -> Result<Option<String>, RepositoryError> {
     let mut failure = None;
+    let mut patience = OTHER_PATIENCE;
     for remote in ordinary_remotes(repository)? {
         // A remote called like an option cannot be asked.
         if remote.name.starts_with('-') {
@@ -63,9 +69,23 @@ pub(super) fn bring_history(
                 Ok(()) => {}
                 Err(error) => failure = Some(error.to_string()),
             }
+            // What another command brings at this moment serves as well; a lock that nobody holds is not waited for twice.
+            wait_for_other(repository, &mut patience);
+            if !repository.is_cut(cut) {
+                return Ok(None);
+            }
         }
     }
     Ok(failure)
+}
+
+/// Waits while git's lock of the record of where history ends is held.
+fn wait_for_other(repository: &Repository, patience: &mut Duration) {
+    let lock = repository.common_dir().join("shallow.lock");
+    while lock.exists() && !patience.is_zero() {
+        std::thread::sleep(PAUSE);
+        *patience = patience.saturating_sub(PAUSE);
+    }
 }
 
 #[cfg(test)]
