@@ -39,7 +39,10 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters) -> Result<Respons
         return Err(Refusal::too_large("ids are", limits::MAX_BUNDLES_PER_QUERY as u64));
     }
     let ids: Result<_, _> = ids.into_iter().map(str::parse).collect();
-    let ids = ids.map_err(|_| Refusal::bad_request("ids are 1 to 64 bundle ids with commas"))?;
+    let ids = ids.map_err(|_| {
+        let most = limits::MAX_BUNDLES_PER_QUERY;
+        Refusal::bad_request(format!("ids are 1 to {most} bundle ids with commas"))
+    })?;
     answer(call, ids).await
 }
 
@@ -50,7 +53,7 @@ pub(crate) async fn post(
 ) -> Result<Response, Refusal> {
     let most = limits::MAX_BUNDLES_PER_REQUEST;
     match wanted.ids.len() {
-        0 => Err(Refusal::bad_request("ids are 1 to 10000 bundle ids")),
+        0 => Err(Refusal::bad_request(format!("ids are 1 to {most} bundle ids"))),
         count if count > most => Err(Refusal::too_large("ids are", most as u64)),
         _ => answer(call, wanted.ids).await,
     }
