@@ -85,10 +85,13 @@ pub fn commit(repository: &Repository, mut imported: Imported) -> Result<Vec<Pin
     Ok(std::mem::take(&mut imported.pins))
 }
 
-/// Puts pins into one file where this many were written at once: as files of their own they cost every git command after
-/// this one. What git does by itself once in a while, so no harm is done where it fails: before 2.42 git packs all or none.
+/// Puts pins into one file each time that a hundred more lie there as files of their own, which cost every git command
+/// after this one; git does it only when it tidies objects. So no harm is done where it fails: before 2.42 git packs all
+/// refs or none. `written` is how many pins were written just now.
 pub(crate) fn pack_if_many(repository: &Repository, written: usize) {
-    if written > MANY {
+    let directory = repository.common_dir().join(PIN_ROOT);
+    let files = std::fs::read_dir(directory).map_or(0, Iterator::count);
+    if files / MANY > files.saturating_sub(written) / MANY {
         let _ = repository
             .command(Side::Import, "pack-refs")
             .args(["--prune", &format!("--include={PIN_ROOT}*")])

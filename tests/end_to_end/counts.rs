@@ -136,3 +136,32 @@ fn a_clone_is_two_requests() {
     assert_eq!(of_room.len(), 2, "{requests:#?}");
     assert_eq!(copy.rev("HEAD"), whole.rev("HEAD"));
 }
+
+#[test]
+fn pins_do_not_pile_up_as_files() {
+    let world = world();
+    let Counted { work, bobs, counter } = counted(&world);
+    let files = |repository: &Repository<'_>| {
+        std::fs::read_dir(repository.common_dir().join("refs/parler")).map_or(0, Iterator::count)
+    };
+    let packs_by_pattern = work.git("pack-refs -h").either().out().contains("--include");
+    let branch = work.common_dir().join("refs/heads/main");
+    assert!(branch.exists());
+    let mut most = 0;
+    for number in 0..55 {
+        work.commit("more.txt", &format!("{number}\n"));
+        work.git("push --quiet team HEAD:refs/heads/try").success();
+        most = most.max(files(&work));
+    }
+    assert!(most >= 98, "{most}");
+    // The two of each push after the last packing. What is not ours stays where it is.
+    assert!(files(&work) < 20 || !packs_by_pattern, "{}", files(&work));
+    assert!(branch.exists());
+    assert_eq!(work.pins().len(), 2 * 56);
+    let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
+    assert!(children.len() <= 4, "{children:#?}");
+    assert_eq!(files(&bobs), if packs_by_pattern { 0 } else { 2 * 56 });
+    let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
+    assert!(children.len() <= 3, "{children:#?}");
+    bobs.fsck();
+}
