@@ -2,8 +2,9 @@
 //! completes, and nothing of the others is left.
 
 use std::fs;
+use std::time::Instant;
 
-use parler_harness::{Agent, Cut, CuttingProxy, Gate, HubProcess, Repository, Running, Snapshot, World};
+use parler_harness::{Agent, Cut, CuttingProxy, DEADLINE, Gate, HubProcess, Repository, Running, Snapshot, World};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::untouched::assert_tidy;
@@ -196,6 +197,7 @@ fn end_helper_before_child(world: &World, reader: &Repository<'_>, command: &str
             send(world, &running, Whom::Helper, Signal::KILL);
             gate.open();
             let answer = running.wait().either();
+            wait_for_children(world, reader);
             // Git has all it asked for when the last pins are written, and does not fail for their sake.
             assert!(
                 !answer.is_success() || answer.err().contains("died of signal 9"),
@@ -206,6 +208,19 @@ fn end_helper_before_child(world: &World, reader: &Repository<'_>, command: &str
         gate.open();
     }
     None
+}
+
+/// Waits for the git child of a helper that was killed: it sees the end of its input, and may write until then.
+fn wait_for_children(world: &World, reader: &Repository<'_>) {
+    let (begun, git_dir) = (Instant::now(), reader.path().join(".git"));
+    let works_there = |process: &u32| {
+        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&*git_dir.to_string_lossy())
+    };
+    while world.processes().iter().any(works_there) {
+        assert!(begun.elapsed() < DEADLINE, "a git child does not end");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
