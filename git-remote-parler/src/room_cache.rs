@@ -84,7 +84,13 @@ impl RoomCache {
         let (Some(directory), Some(file)) = (&self.directory, self.file(state.hub(), state.room())) else {
             return Ok(());
         };
-        std::fs::create_dir_all(directory)?;
+        // Never the repository itself: an interrupted clone may just have removed it.
+        for made in directory.parent().into_iter().chain([directory.as_path()]) {
+            match std::fs::create_dir(made) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
         let mut new = tempfile::NamedTempFile::new_in(directory)?;
         let json = serde_json::to_vec(&Keep { format: FORMAT, state })?;
         new.write_all(format!("{}\n", digest(&json)).as_bytes())?;
@@ -121,6 +127,15 @@ fn digest(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_that_has_gone_stays_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let git_dir = directory.path().join("copy/.git");
+        let state = RoomState::empty(HubId::from_bytes([1; 16]), "build".parse().unwrap());
+        RoomCache::in_directory(&git_dir.join("parler")).store(&state);
+        assert!(!directory.path().join("copy").exists());
+    }
 
     #[test]
     fn a_fold_comes_back_and_anything_else_is_absent() {

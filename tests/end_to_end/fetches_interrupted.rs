@@ -271,7 +271,8 @@ fn a_clone_that_is_interrupted_leaves_no_directory() {
         if answer.is_success() {
             fs::remove_dir_all(copy).unwrap();
         } else {
-            assert!(!copy.exists(), "{moment}: {answer:?}");
+            let left = bob.run("find", "copy").either();
+            assert!(!copy.exists(), "{moment}: {answer:?} {}", left.out());
         }
     }
     proxy.cut([]);
