@@ -139,16 +139,28 @@ fn an_address_that_means_nothing_is_told_before_anybody_is_asked() {
     let world = world();
     let work = world.clone_of(&world.origin(), "work");
     for (address, words) in [
-        ("parler::", vec!["parler::room/"]),
-        ("parler::room/", vec!["room"]),
-        ("parler::room/a..b/c", vec!["room"]),
-        ("parler::rooms/try", vec!["rooms/try"]),
-        ("parler::room/try?x", vec!["try?x"]),
-        ("parler://user:secret@hub.example/room/try", vec!["user"]),
-        ("parler://hub.example/room/try/more", vec!["room"]),
-        ("parler::http://hub.example/room/try", vec!["hub.example"]),
-        ("parler::service/build", vec!["service"]),
-        ("parler::dm/bob", vec!["dm"]),
+        ("parler::", ["it names no room", "parler::room/ROOM"]),
+        ("parler::room/", ["room name", "parler::room/ROOM"]),
+        ("parler::room/a..b/c", ["a..b/c", "parler::room/ROOM"]),
+        ("parler::rooms/try", ["it names no room", "parler::room/ROOM"]),
+        ("parler::room/try?x", ["it holds '?'", "parler::room/ROOM"]),
+        (
+            "parler://user:secret@hub.example/room/try",
+            ["user names and passwords", "parler://HOST/room/ROOM"],
+        ),
+        (
+            "parler://hub.example/room/try/more",
+            ["it names no room", "parler://HOST/room/ROOM"],
+        ),
+        (
+            "parler::http://hub.example/room/try",
+            [
+                "plain http is not allowed",
+                "git config parler.hub.example.insecure true",
+            ],
+        ),
+        ("parler::service/build", ["service addresses", "use a room"]),
+        ("parler::dm/bob", ["dm addresses", "use a room"]),
     ] {
         for command in ["ls-remote", "fetch"] {
             let answer = work.git([command, address]).code(128);
