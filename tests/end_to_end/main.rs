@@ -29,6 +29,7 @@ mod large_room;
 mod local_hub_life;
 mod manuals;
 mod meters;
+mod no_room;
 mod odd_histories;
 mod push_flags;
 mod push_matrix;
