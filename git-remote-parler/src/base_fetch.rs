@@ -89,17 +89,7 @@ impl<'a> BaseFetch<'a> {
 
     /// Fetches what is external to the room, as far as configured remotes have it. Gives what is missing still.
     pub(crate) fn bring(&mut self, external: &[External]) -> Result<Option<MissingBase>, RepositoryError> {
-        let mut hints: Vec<Option<&BaseHint>> = Vec::new();
-        for hint in external.iter().map(|external| external.hint.as_ref()) {
-            if !hints.contains(&hint) {
-                hints.push(hint);
-            }
-        }
-        for hint in hints {
-            let of_hint: Vec<&External> = external
-                .iter()
-                .filter(|external| external.hint.as_ref() == hint)
-                .collect();
+        for (hint, of_hint) in by_hint(external) {
             let missing = self.bring_by_hint(&of_hint, hint)?;
             if missing.is_some() {
                 return Ok(missing);
@@ -112,13 +102,14 @@ impl<'a> BaseFetch<'a> {
     /// Gives whether a remote sent something or had nothing to send.
     pub(crate) fn bring_whole(&mut self, here: &[External]) -> Result<bool, RepositoryError> {
         let mut has_answered = false;
-        for external in here {
-            let Some(hint) = external.hint.as_ref().filter(|_| self.may_fetch) else {
+        for (hint, of_hint) in by_hint(here) {
+            let (Some(hint), Some(first), true) = (hint, of_hint.first(), self.may_fetch) else {
                 continue;
             };
+            let oids: Vec<Oid> = of_hint.iter().map(|external| external.oid).collect();
             for remote in remotes_for(self.repository, hint)? {
-                for refspecs in attempts(self.repository, hint, &[external.oid]) {
-                    has_answered |= self.ask(&remote, refspecs, external);
+                for refspecs in attempts(self.repository, hint, &oids) {
+                    has_answered |= self.ask(&remote, refspecs, first);
                 }
             }
         }
@@ -200,6 +191,19 @@ impl<'a> BaseFetch<'a> {
             }
         }
     }
+}
+
+/// What is asked for in one go: commits that are said to be in the same place.
+fn by_hint(external: &[External]) -> Vec<(Option<&BaseHint>, Vec<&External>)> {
+    let mut groups: Vec<(Option<&BaseHint>, Vec<&External>)> = Vec::new();
+    for external in external {
+        let hint = external.hint.as_ref();
+        match groups.iter_mut().find(|(known, _)| *known == hint) {
+            Some((_, group)) => group.push(external),
+            None => groups.push((hint, vec![external])),
+        }
+    }
+    groups
 }
 
 fn still_missing(repository: &Repository, oids: Vec<Oid>) -> Result<Vec<Oid>, RepositoryError> {

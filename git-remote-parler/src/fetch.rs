@@ -68,11 +68,9 @@ impl Fetched {
     /// # Errors
     /// [`FetchError::Import`]; pins of other bundles may have been written.
     pub fn pin(&mut self, repository: &Repository) -> Result<(), FetchError> {
-        let mut written = 0;
         for imported in self.unpinned.drain(..) {
-            written += pins::commit(repository, imported)?.len();
+            pins::commit(repository, imported)?;
         }
-        pins::pack_if_many(repository, written);
         Ok(())
     }
 
@@ -256,7 +254,7 @@ impl<'a> Fetcher<'a> {
         quarantine::sweep(&self.repository.objects_dir());
         let mut run = Run::new(self, timing);
         run.bring_objects(wants)?;
-        Ok(self.packed(run.fetched, timing))
+        Ok(run.fetched)
     }
 
     /// Imports and pins these bundles, whether their tips are here or not.
@@ -271,15 +269,7 @@ impl<'a> Fetcher<'a> {
         }
         let mut run = Run::new(self, PinTiming::Now);
         run.bring_bundles(ids)?;
-        Ok(self.packed(run.fetched, PinTiming::Now))
-    }
-
-    fn packed(&self, fetched: Fetched, timing: PinTiming) -> Fetched {
-        if timing == PinTiming::Now {
-            let written = fetched.bundles.iter().map(|bundle| bundle.pins.len()).sum();
-            pins::pack_if_many(self.repository, written);
-        }
-        fetched
+        Ok(run.fetched)
     }
 
     fn room(&self) -> RoomName {

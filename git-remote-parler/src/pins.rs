@@ -75,6 +75,7 @@ pub fn pin(repository: &Repository, id: &BundleId, refs: &[HeaderRef], short: bo
     }
     let pins = without_taken(pins_of(id, refs, short), id, &present);
     Transaction::prepare(repository, repository.command(Side::Import, "update-ref"), &pins, &[])?.commit()?;
+    pack_if_many(repository, pins.len());
     Ok(pins)
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use parler_client::BlobSource;
 use parler_harness::{Answer, GitCounter, LocalHub, RawClient, Repository, World};
 use parler_protocol::{
-    BundleId, BundlePart, BundleRef, Head, ObjectFormat, Oid, Part, RefUpdate, RefsPart, RoomKind, RoomName,
+    BaseHint, BundleId, BundlePart, BundleRef, Head, ObjectFormat, Oid, Part, RefUpdate, RefsPart, RoomKind, RoomName,
 };
 
 use super::world;
@@ -252,4 +252,41 @@ fn what_the_remote_of_a_partial_clone_does_not_have_stops_no_other_ref() {
         .failure()
         .warns("refs/heads/bad, set by message 2 of mallory")
         .warns("partial clone has left at origin");
+}
+
+#[test]
+fn a_bundle_that_git_refuses_makes_nobody_fetch_a_base_that_is_whole() {
+    let world = world();
+    let (mut stage, _, commits) = Stage::new(&world, 8);
+    let mallory = stage.hub.raw_client("mallory");
+    for (number, commit) in commits.iter().enumerate().skip(1) {
+        let bad = stage.dangerous(*commit, number);
+        let (mut part, bytes) = stage.packed(&format!("refs/heads/bad{number}"), bad, Some(*commit));
+        part.base_hint = Some(BaseHint {
+            name: "refs/heads/main".parse().unwrap(),
+            url: None,
+        });
+        stage.push(&mallory, None, (part, bytes));
+    }
+    let counter = GitCounter::new(&world);
+    let fetches_of = |place: &Repository<'_>| {
+        counter.take();
+        let fetch = "fetch parler::room/try refs/heads/bad*:refs/remotes/try/*";
+        place.user().counted_by(&counter).git(fetch).code(128);
+        let children = counter.take();
+        children.iter().filter(|line| line.contains(" fetch ")).count()
+    };
+    // Not by its path: that would bring the objects that nothing leads to.
+    let url = format!("file://{}", stage.source.path().display());
+    let bobs = world.clone_with(&url, "bobs", "");
+    assert_eq!(fetches_of(&bobs), 0, "a ref leads to each base");
+
+    // Here none does: something may be missing, and is asked for in as few goes as there are places to ask.
+    let carols = world.clone_with(&url, "carols", "");
+    let first = commits[0].to_string();
+    carols.git(["reset", "--quiet", "--hard", &first]).success();
+    carols.git("remote set-head --delete origin").success();
+    carols.git(["update-ref", "refs/remotes/origin/main", &first]).success();
+    carols.git("update-ref -d ORIG_HEAD").success();
+    assert_eq!(fetches_of(&carols), 2, "by name, and by what is missing");
 }

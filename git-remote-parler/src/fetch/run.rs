@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
             FetchError::Import(source) => source,
             _ => return Ok(false),
         };
-        if !lacks_objects(source) || std::mem::replace(&mut self.has_mended, true) {
+        if !lacks_objects(source) || self.has_mended {
             return Ok(false);
         }
         let state = self.state();
@@ -253,14 +253,22 @@ impl<'a> Run<'a> {
                 })
             })
             .collect();
+        let repository = self.fetcher.repository;
         let oids: Vec<Oid> = expected.iter().map(|external| external.oid).collect();
-        let here = self.fetcher.repository.contains(&oids)?;
-        let bases: Vec<External> = expected
-            .into_iter()
-            .zip(here)
-            .filter(|(_, here)| *here)
-            .map(|(base, _)| base)
-            .collect();
+        let here = repository.contains(&oids)?;
+        let (mut bases, _): (Vec<_>, Vec<_>) = expected.into_iter().zip(here).partition(|(_, here)| *here);
+        // What a ref leads to is whole, or the repository is broken.
+        let oids: Vec<Oid> = bases.iter().map(|(base, _)| base.oid).collect();
+        let led_to: Vec<Oid> = repository.refs("refs/")?.iter().map(|local| local.oid).collect();
+        if let Ok(boundary) = repository.boundary(&oids, &led_to) {
+            let mut is_new = boundary.is_new.into_iter();
+            bases.retain(|_| is_new.next().unwrap_or(true));
+        }
+        let bases: Vec<External> = bases.into_iter().map(|(base, _)| base).collect();
+        if bases.is_empty() {
+            return Ok(false);
+        }
+        self.has_mended = true;
         Ok(self.base_fetch.bring_whole(&bases)?)
     }
 

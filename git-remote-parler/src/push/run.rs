@@ -412,10 +412,7 @@ impl Push<'_, '_> {
         let is_other = |bundle: &RoomBundle| *bundle.id() != id && bundle.id().short() == id.short();
         let short = !self.state().bundles().iter().any(is_other);
         match pins::pin(self.repository(), &id, &header_refs(&packed.part.refs), short) {
-            Ok(pins) => {
-                pins::pack_if_many(self.repository(), pins.len());
-                self.report.pins = pins;
-            }
+            Ok(pins) => self.report.pins = pins,
             Err(error) => self
                 .report
                 .notes
