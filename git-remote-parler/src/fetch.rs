@@ -68,9 +68,11 @@ impl Fetched {
     /// # Errors
     /// [`FetchError::Import`]; pins of other bundles may have been written.
     pub fn pin(&mut self, repository: &Repository) -> Result<(), FetchError> {
+        let mut written = 0;
         for imported in self.unpinned.drain(..) {
-            pins::commit(repository, imported)?;
+            written += pins::commit(repository, imported)?.len();
         }
+        pins::pack_if_many(repository, written);
         Ok(())
     }
 
@@ -254,7 +256,7 @@ impl<'a> Fetcher<'a> {
         quarantine::sweep(&self.repository.objects_dir());
         let mut run = Run::new(self, timing);
         run.bring_objects(wants)?;
-        Ok(run.fetched)
+        Ok(self.with_pins_packed(run.fetched, timing))
     }
 
     /// Imports and pins these bundles, whether their tips are here or not.
@@ -269,7 +271,15 @@ impl<'a> Fetcher<'a> {
         }
         let mut run = Run::new(self, PinTiming::Now);
         run.bring_bundles(ids)?;
-        Ok(run.fetched)
+        Ok(self.with_pins_packed(run.fetched, PinTiming::Now))
+    }
+
+    fn with_pins_packed(&self, fetched: Fetched, timing: PinTiming) -> Fetched {
+        if timing == PinTiming::Now {
+            let written = fetched.bundles.iter().map(|bundle| bundle.pins.len()).sum();
+            pins::pack_if_many(self.repository, written);
+        }
+        fetched
     }
 
     fn room(&self) -> RoomName {

@@ -14,7 +14,7 @@ use crate::bundle::{BundleError, BundleHeader, HeaderRef};
 use crate::git::{BULK_PATIENCE, ChildLimits, GitError, Side};
 use crate::pack::entries::PackFlaw;
 use crate::pack::object_count;
-use crate::pins::{Pin, PinError, Transaction, pack_if_many, pins_of, without_taken};
+use crate::pins::{Pin, PinError, Transaction, pins_of, without_taken};
 use crate::quarantine::{Quarantine, Released};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
@@ -220,7 +220,6 @@ impl<'r> Import<'r> {
         let mut released = self.quarantine.release().map_err(ImportError::storage)?;
         prepared.commit()?;
         released.settle().map_err(ImportError::storage)?;
-        pack_if_many(self.repository, pins.len());
         tracing::debug!(pins = pins.len(), "import: objects moved in, tips pinned");
         Ok(Imported {
             pins,
@@ -467,9 +466,7 @@ impl Imported {
             prepared => prepared,
         }?;
         prepared.commit()?;
-        self.released.settle().map_err(ImportError::storage)?;
-        pack_if_many(repository, self.pins.len());
-        Ok(())
+        self.released.settle().map_err(ImportError::storage)
     }
 }
 

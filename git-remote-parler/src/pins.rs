@@ -88,8 +88,8 @@ pub fn commit(repository: &Repository, mut imported: Imported) -> Result<Vec<Pin
 
 /// Puts pins into one file each time that a hundred more lie there as files of their own, which cost every git command
 /// after this one; git does it only when it tidies objects. So no harm is done where it fails: before 2.42 git packs all
-/// refs or none. `written` is how many pins were written just now.
-pub(crate) fn pack_if_many(repository: &Repository, written: usize) {
+/// refs or none. `written` is how many pins were written just now; whoever imports says it at the end, once for all imports.
+pub fn pack_if_many(repository: &Repository, written: usize) {
     let directory = repository.common_dir().join(PIN_ROOT);
     let files = std::fs::read_dir(directory).map_or(0, Iterator::count);
     if files / MANY > files.saturating_sub(written) / MANY {

@@ -146,3 +146,25 @@ fn whatever_git_puts_into_a_bundle_is_applied() {
         }
     }
 }
+
+#[test]
+fn pins_of_applied_files_do_not_pile_up_as_files() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let there = world.clone_of(&origin, "there");
+    if !work.git("pack-refs -h").either().out().contains("--include") {
+        return; // This git packs all refs or none.
+    }
+    for number in 0..51 {
+        work.commit("a.txt", &format!("{number}\n"));
+        let file = world.path().join("next.bundle");
+        let path = file.to_str().unwrap();
+        work.git(["bundle", "create", "--quiet", path, "main", "^main~1"])
+            .success();
+        there.user().parler(["apply", path]).success();
+    }
+    assert_eq!(there.pins().len(), 102);
+    let files = std::fs::read_dir(there.common_dir().join("refs/parler")).map_or(0, Iterator::count);
+    assert!(files < 10, "{files}");
+}

@@ -8,7 +8,7 @@ use std::path::Path;
 use git_remote_parler::bundle::BundleError;
 use git_remote_parler::fetch::{FetchError, Fetcher};
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming, PinTiming};
-use git_remote_parler::pins::Pin;
+use git_remote_parler::pins::{Pin, pack_if_many};
 use git_remote_parler::repository::Repository;
 use git_remote_parler::session::Policy;
 use parler_protocol::{BundleId, RoomName};
@@ -98,6 +98,7 @@ fn apply_file(repository: &Repository, path: &Path, shown: &str, output: &mut Ou
     };
     import.add(incoming).map_err(|error| in_file(shown, error))?;
     let imported = import.finish(PinTiming::Now).map_err(|error| in_file(shown, error))?;
+    pack_if_many(repository, imported.pins.len());
     report(repository, &id, &imported.pins, None, output)
 }
 
