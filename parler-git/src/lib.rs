@@ -16,6 +16,8 @@ mod doctor;
 mod ending;
 mod environment;
 mod error;
+#[allow(dead_code, reason = "its verbs are being built")]
+mod handoffs;
 mod helper;
 mod home;
 mod hubs;

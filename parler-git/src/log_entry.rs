@@ -215,7 +215,7 @@ pub(crate) mod tests {
             next: "review the diff and flag blockers before merge".into(),
             summary: Some("feature branch pushed, tests green".into()),
             to: to.map(str::to_owned),
-            bundle: None,
+            ..HandoffPart::default()
         }
         .into()
     }

@@ -206,6 +206,7 @@ impl Instruction {
             summary: self.summary.clone(),
             to: self.to.clone(),
             bundle,
+            ..HandoffPart::default()
         }
     }
 

@@ -2,7 +2,7 @@
 //! to be believed to one line.
 
 use git_remote_parler::repository::Repository;
-use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskStatus, Verdict};
+use parler_protocol::{AgentId, Message, Part, RefUpdate, Verdict};
 
 use crate::bundles::BundleView;
 use crate::log_entry::{LogEntry, describe};
@@ -116,7 +116,7 @@ fn render_message(
                     .as_deref()
                     .map(|note| format!(" · {}", text::continued(extent.of(note, &mut cut))))
                     .unwrap_or_default();
-                out.push_str(&field("task", &format!("{}{note}", task_status(part.status))));
+                out.push_str(&field("task", &format!("{}{note}", part.status.as_str())));
             }
             Part::Dispatch(part) => out.push_str(&field("job", &format!("for {}", text::name(&part.role)))),
             Part::Seen(_) | Part::Sig(_) => {}
@@ -151,17 +151,6 @@ pub(crate) fn ref_change(update: &RefUpdate) -> String {
         (Some(old), Some(new)) => format!("{name} {}..{}", short(old), short(new)),
         (Some(old), None) => format!("{name} deleted, was {}", short(old)),
         (None, None) => format!("{name} unchanged"),
-    }
-}
-
-const fn task_status(status: TaskStatus) -> &'static str {
-    match status {
-        TaskStatus::Accepted => "accepted",
-        TaskStatus::Working => "working",
-        TaskStatus::Awaiting => "awaiting",
-        TaskStatus::Done => "done",
-        TaskStatus::Failed => "failed",
-        TaskStatus::Cancelled => "cancelled",
     }
 }
 

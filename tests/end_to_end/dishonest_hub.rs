@@ -395,7 +395,7 @@ fn a_new_key_under_a_known_name_leads_nobody_until_it_is_accepted() {
             next: next.into(),
             summary: None,
             to: Some("bob".into()),
-            bundle: None,
+            ..parler_protocol::HandoffPart::default()
         };
         vec![part.into()]
     };

@@ -17,9 +17,7 @@ fn room() -> RoomName {
 fn handoff(next: &str) -> Part {
     HandoffPart {
         next: next.into(),
-        summary: None,
-        to: None,
-        bundle: None,
+        ..HandoffPart::default()
     }
     .into()
 }

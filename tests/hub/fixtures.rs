@@ -95,9 +95,7 @@ async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_dow
         .bundle(bundle)
         .part(HandoffPart {
             next: "review".into(),
-            summary: None,
-            to: None,
-            bundle: None,
+            ..HandoffPart::default()
         });
     let mut draft: Value = serde_json::from_slice(&push.sign(&alice, &room).body).unwrap();
     draft["parts"].as_array_mut().unwrap().truncate(1);

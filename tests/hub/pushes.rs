@@ -411,6 +411,7 @@ async fn code_refs_and_instruction_travel_in_one_message() {
             summary: None,
             to: Some("bob".into()),
             bundle: Some(parler_protocol::BundleId::of(bundle)),
+            ..HandoffPart::default()
         })
         .part(TextPart {
             text: "here it is".into(),

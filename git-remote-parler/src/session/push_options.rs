@@ -90,6 +90,7 @@ impl PushOptions {
                 summary: self.summary.clone(),
                 to: self.to.clone(),
                 bundle,
+                ..HandoffPart::default()
             }
             .into()
         });
@@ -142,7 +143,7 @@ mod tests {
                 next: "review\né".into(),
                 summary: Some(" done ".into()),
                 to: Some("Bob".into()),
-                bundle: None,
+                ..HandoffPart::default()
             }
             .into(),
         ];

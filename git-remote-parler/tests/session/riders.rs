@@ -44,6 +44,7 @@ fn handoff(bundle: Option<BundleId>) -> Vec<Part> {
             summary: None,
             to: None,
             bundle,
+            ..HandoffPart::default()
         }
         .into(),
     ]

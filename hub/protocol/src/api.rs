@@ -231,6 +231,59 @@ pub struct Page {
     pub head: Head,
 }
 
+/// `GET /v1/rooms/{room}/messages/{seq}/receipts?wait=&since=`: what the hub knows of a message and those it is for. What
+/// they say of it themselves is in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipts {
+    /// The room.
+    pub room: RoomName,
+    /// The message.
+    pub seq: Seq,
+    /// When it was stored, milliseconds since 1970.
+    pub stored_at: i64,
+    /// Names what is told here, and how far the log reaches: another one where any of it has changed. The next `since`.
+    pub version: String,
+    /// The room's members but its author, in the order they came.
+    pub readers: Vec<Reader>,
+}
+
+/// One member of a room, as a reader of one message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["id", "name", "acknowledged", "fetched", "lastSeen", "wake"]))]
+pub struct Reader {
+    /// The agent's key.
+    pub id: AgentId,
+    /// Its newest name.
+    pub name: AgentName,
+    /// Its newest role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentName>,
+    /// Whether its cursor is at the message or behind it.
+    pub acknowledged: bool,
+    /// Whether it was sent every blob of the message to the end; `null` where the message has none.
+    pub fetched: Option<bool>,
+    /// When it was sent the last of them, milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at: Option<i64>,
+    /// When the hub last heard from it, milliseconds since 1970.
+    pub last_seen: i64,
+    /// What would tell it of a message now.
+    pub wake: WakePath,
+}
+
+/// What would tell an agent of a new message now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WakePath {
+    /// It has a stream open that tells of this room, or waits for its next message.
+    Stream,
+    /// Nothing: it will see the message when it looks.
+    #[serde(other)]
+    None,
+}
+
 /// The data of the first event of `GET /v1/events`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoomHints {

@@ -47,7 +47,7 @@ pub use message_id::MessageId;
 pub use oid::{ObjectFormat, Oid};
 pub use part::{
     BUNDLE_MEDIA_TYPE, BaseHint, BundlePart, BundleRef, BundleRefName, DispatchPart, FilePart, HandoffPart, Part,
-    RefUpdate, RefsPart, SeenPart, SigPart, TaskPart, TaskStatus, TextPart, part_kind,
+    RefUpdate, RefsPart, SeenPart, SigPart, TaskPart, TaskStatus, TextPart, Work, part_kind,
 };
 pub use ref_name::RefName;
 pub use room_name::{RoomKind, RoomName};

@@ -127,7 +127,7 @@ pub struct TextPart {
 }
 
 /// The next action, handed to somebody or to anybody.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandoffPart {
     /// What to do next.
     pub next: String,
@@ -140,6 +140,31 @@ pub struct HandoffPart {
     /// The bundle that goes with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<BundleId>,
+    /// The number of an earlier handoff in this room, of the same key, which this one takes the place of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revises: Option<Seq>,
+    /// What its author's program found in git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+}
+
+/// What a handoff brings, as its author's program counted it in git: facts where the rest of a handoff is prose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Work {
+    /// Commits that the receiver does not have from elsewhere.
+    pub commits: u64,
+    /// Files that differ from the base.
+    pub files: u64,
+    /// Lines added to the base.
+    pub insertions: u64,
+    /// Lines taken away from it.
+    pub deletions: u64,
+    /// For people: what it was compared with, such as `origin/main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Whether the author's work tree had changes that are not committed. Absent where there is no work tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
 }
 
 /// A ref's name inside a bundle: a room's ref, or `HEAD` as `git bundle create` writes it.
@@ -339,6 +364,23 @@ pub enum TaskStatus {
     Failed,
     /// Called off.
     Cancelled,
+    /// Turned down.
+    Declined,
+}
+
+impl TaskStatus {
+    /// Its word on the wire, and for people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Working => "working",
+            Self::Awaiting => "awaiting",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Declined => "declined",
+        }
+    }
 }
 
 /// What became of a task.
@@ -347,7 +389,7 @@ pub enum TaskStatus {
 pub struct TaskPart {
     /// How it stands.
     pub status: TaskStatus,
-    /// Which task.
+    /// Which task. The id of a handoff's message, where it is the receipt of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// For people.

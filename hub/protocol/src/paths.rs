@@ -31,6 +31,8 @@ pub mod template {
     pub const MEMBERS: &str = "/v1/rooms/{room}/members";
     /// The log: read a page, append a message.
     pub const MESSAGES: &str = "/v1/rooms/{room}/messages";
+    /// What became of one message.
+    pub const RECEIPTS: &str = "/v1/rooms/{room}/messages/{seq}/receipts";
     /// The log as it grows.
     pub const STREAM: &str = "/v1/rooms/{room}/stream";
     /// What I have acknowledged.
@@ -67,6 +69,11 @@ pub fn members(room: &RoomName) -> String {
 /// `/v1/rooms/{room}/messages`
 pub fn messages(room: &RoomName) -> String {
     format!("{ROOMS}/{room}/messages")
+}
+
+/// `/v1/rooms/{room}/messages/{seq}/receipts`
+pub fn receipts(room: &RoomName, seq: Seq) -> String {
+    format!("{ROOMS}/{room}/messages/{seq}/receipts")
 }
 
 /// `/v1/rooms/{room}/stream`
@@ -172,6 +179,7 @@ mod tests {
         for path in [
             members(&room),
             messages(&room) + "?after=3",
+            receipts(&room, Seq::new(3)),
             stream(&room),
             cursor(&room),
             pushes(&room, Seq::ZERO),

@@ -344,7 +344,7 @@ mod tests {
                 next: "review".into(),
                 summary: None,
                 to: Some("bob".into()),
-                bundle: None,
+                ..HandoffPart::default()
             }
             .into(),
         ]);

@@ -8,14 +8,15 @@ use std::path::PathBuf;
 
 use parler_protocol::api::{
     BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member, MemberList, OpenSession,
-    Page, PostMessage, Posted, Pushes, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary,
-    SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WantedBundles,
+    Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList,
+    RoomSummary, SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WakePath,
+    WantedBundles,
 };
 use parler_protocol::{
     AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
     HandoffPart, Head, HubId, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate, RefsPart,
-    RoomKind, RoomName, Seq, SignContext, Signed, Target, TextPart, TokenScope, Verdict, parse_json,
-    session_proof_bytes, sign, verify,
+    RoomKind, RoomName, Seq, SignContext, Signed, Target, TaskPart, TaskStatus, TextPart, TokenScope, Verdict, Work,
+    parse_json, session_proof_bytes, sign, verify,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -119,6 +120,15 @@ impl Sample {
                 summary: Some("feature branch pushed, tests green ✓".into()),
                 to: Some("reviewer".into()),
                 bundle: Some(bundle),
+                revises: Some(Seq::new(40)),
+                work: Some(Work {
+                    commits: 3,
+                    files: 12,
+                    insertions: 340,
+                    deletions: 25,
+                    base: Some("origin/main".into()),
+                    dirty: Some(false),
+                }),
             }
             .into(),
             TextPart {
@@ -162,6 +172,31 @@ impl Sample {
             parts.join(",")
         )
     }
+}
+
+/// A receipt is a task part that names its handoff's message, under a signature like every other part.
+#[test]
+fn a_receipt_reads_back_and_one_from_the_future_is_kept() {
+    let receipt = TaskPart {
+        status: TaskStatus::Declined,
+        task: Some("01a22848-7edc-7640-a607-d7a11145b430".into()),
+        note: Some("no time before friday".into()),
+        result: None,
+        tokens: None,
+        elapsed_ms: None,
+    };
+    let value = json!({
+        "kind": "com.parler.task", "status": "declined", "task": receipt.task, "note": receipt.note,
+    });
+    assert_eq!(Part::from(receipt.clone()).to_value(), value);
+    assert_eq!(Part::from_value(&value), receipt.into());
+    let unknown = json!({ "kind": "com.parler.task", "status": "delegated", "task": "x" });
+    assert_eq!(Part::from_value(&unknown), Part::Other(unknown.clone()));
+    // A newer hub's word for how somebody is woken is nothing that we know of.
+    assert_eq!(
+        serde_json::from_value::<WakePath>(json!("hook")).unwrap(),
+        WakePath::None
+    );
 }
 
 #[test]
@@ -347,6 +382,37 @@ fn every_request_and_answer_is_as_written_down() {
                 cursor: Seq::new(41),
                 last_seen: 1_796_000_000_000,
             }],
+        },
+    );
+    golden(
+        "receipts-answer.json",
+        &Receipts {
+            room: sample.room.clone(),
+            seq: Seq::new(42),
+            stored_at: 1_796_000_000_001,
+            version: "9d4a3c1f0b6e2d75".into(),
+            readers: vec![
+                Reader {
+                    id: AgentKey::from_random([8; 32]).id(),
+                    name: "bob".parse().unwrap(),
+                    role: Some("reviewer".parse().unwrap()),
+                    acknowledged: true,
+                    fetched: Some(true),
+                    fetched_at: Some(1_796_000_000_900),
+                    last_seen: 1_796_000_001_000,
+                    wake: WakePath::Stream,
+                },
+                Reader {
+                    id: AgentKey::from_random([9; 32]).id(),
+                    name: "carol".parse().unwrap(),
+                    role: None,
+                    acknowledged: false,
+                    fetched: Some(false),
+                    fetched_at: None,
+                    last_seen: 1_795_000_000_000,
+                    wake: WakePath::None,
+                },
+            ],
         },
     );
     golden(

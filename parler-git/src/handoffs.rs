@@ -1,0 +1,583 @@
+//! What became of the handoffs of a room, folded from its messages in their order: which takes the place of which, and
+//! what those they are for say of them. Asks nobody and shows nothing. A log that is read from its middle on gives what is
+//! said of the handoffs in it; receipts of earlier ones are passed over.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parler_client::Identity;
+use parler_protocol::{
+    AgentId, AgentName, BundleId, HandoffPart, Message, MessageId, Part, RefName, Sender, Seq, TaskPart, TaskStatus,
+};
+
+use crate::log_entry::LogEntry;
+
+/// How a handoff stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    /// Nobody whom it is for has said anything.
+    Open,
+    /// As the newest receipt that counts has it.
+    Answered(TaskStatus),
+}
+
+impl State {
+    /// The word for it, for people and programs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Answered(status) => status.as_str(),
+        }
+    }
+
+    /// Whether nothing more is expected of anybody.
+    pub(crate) const fn is_final(self) -> bool {
+        matches!(self, Self::Answered(status) if is_end(status))
+    }
+}
+
+/// Whether nothing more is expected after this. A later receipt may say otherwise all the same.
+pub(crate) const fn is_end(status: TaskStatus) -> bool {
+    matches!(
+        status,
+        TaskStatus::Done | TaskStatus::Failed | TaskStatus::Declined | TaskStatus::Cancelled
+    )
+}
+
+/// What somebody said of a handoff.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Receipt {
+    /// The message that says it.
+    pub(crate) seq: Seq,
+    /// Who. Names are text from elsewhere.
+    pub(crate) from: Sender,
+    /// When the hub stored it, milliseconds since 1970.
+    pub(crate) ts: i64,
+    /// What: status, note, result.
+    pub(crate) part: TaskPart,
+    /// Whether it was for them to say. Others are shown and change nothing.
+    pub(crate) counts: bool,
+}
+
+/// One handoff, as its signed message has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Handoff {
+    /// The message.
+    pub(crate) seq: Seq,
+    /// The id that receipts name it by.
+    pub(crate) id: MessageId,
+    /// Its author. Names are text from elsewhere.
+    pub(crate) from: Sender,
+    /// When the hub stored it, milliseconds since 1970.
+    pub(crate) ts: i64,
+    /// What is to be done.
+    pub(crate) part: HandoffPart,
+    /// Whether its author's key belongs to the name that it goes by: else it leads nobody.
+    pub(crate) leads: bool,
+    /// What has been said of it, in the log's order.
+    pub(crate) receipts: Vec<Receipt>,
+    /// The later handoff of the same author that takes its place, which may itself have been superseded.
+    pub(crate) superseded_by: Option<Seq>,
+    /// All that it is for: a message may have more than one such part.
+    to: Vec<Option<String>>,
+}
+
+impl Handoff {
+    /// Whether it is for somebody of this key, name and role.
+    fn is_for_sender(&self, who: &Sender) -> bool {
+        let called = |to: &str| {
+            let is = |name: &str| name.parse::<AgentName>().is_ok_and(|name| name.is_called(to));
+            is(&who.name) || who.role.as_deref().is_some_and(is)
+        };
+        who.id != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+    }
+
+    /// Whether it is for this agent, by name or role or because it is for anybody. Never for its own author.
+    pub(crate) fn is_for(&self, me: &Identity) -> bool {
+        let called = |to: &str| me.name.is_called(to) || me.role.as_ref().is_some_and(|role| role.is_called(to));
+        me.key.id() != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+    }
+
+    /// Whether this agent wrote it.
+    pub(crate) fn is_by(&self, me: &Identity) -> bool {
+        me.key.id() == self.from.id
+    }
+
+    /// The receipt that says how it stands. A decline takes back what its author had accepted and nobody else's word; what
+    /// the author of the handoff called off stays so.
+    pub(crate) fn holder(&self) -> Option<&Receipt> {
+        let mut holder: Option<&Receipt> = None;
+        for receipt in self.receipts.iter().filter(|receipt| receipt.counts) {
+            let status = receipt.part.status;
+            let stays = holder.is_some_and(|held| match held.part.status {
+                TaskStatus::Cancelled => true,
+                TaskStatus::Declined | TaskStatus::Failed => false,
+                _ => status == TaskStatus::Declined && held.from.id != receipt.from.id,
+            });
+            if !stays {
+                holder = Some(receipt);
+            }
+        }
+        holder
+    }
+
+    /// How it stands.
+    pub(crate) fn state(&self) -> State {
+        self.holder()
+            .map_or(State::Open, |receipt| State::Answered(receipt.part.status))
+    }
+
+    /// Whether something is still expected of somebody.
+    pub(crate) fn is_open(&self) -> bool {
+        self.superseded_by.is_none() && !self.state().is_final()
+    }
+
+    /// The newest receipt of this agent.
+    pub(crate) fn last_of(&self, agent: &AgentId) -> Option<&Receipt> {
+        self.receipts.iter().rev().find(|receipt| receipt.from.id == *agent)
+    }
+
+    /// Whether the newest words of those who may speak differ: some took it and others turned it down, for one.
+    pub(crate) fn is_contested(&self) -> bool {
+        let mut last: HashMap<AgentId, TaskStatus> = HashMap::new();
+        for receipt in self.receipts.iter().filter(|receipt| receipt.counts) {
+            last.insert(receipt.from.id, receipt.part.status);
+        }
+        let mut words = last.values();
+        let first = words.next();
+        words.any(|word| Some(word) != first)
+    }
+}
+
+/// The handoffs of a room, or of a piece of its log.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    handoffs: BTreeMap<Seq, Handoff>,
+    numbers: HashMap<MessageId, Seq>,
+    /// The newest handoff with which an author moved a ref.
+    moved: HashMap<(AgentId, RefName), Seq>,
+}
+
+impl Ledger {
+    /// Folds consecutive entries, whose authors' standing is known ([`crate::trust::Trust::read_on`]).
+    pub(crate) fn of<'e>(entries: impl IntoIterator<Item = &'e LogEntry>) -> Self {
+        let mut ledger = Self::default();
+        entries.into_iter().for_each(|entry| ledger.add(entry));
+        ledger
+    }
+
+    /// Folds the next entry. Only what is signed for this room counts.
+    pub(crate) fn add(&mut self, entry: &LogEntry) {
+        let Some((message, _)) = entry.message().filter(|(_, verdict)| verdict.is_valid()) else {
+            return;
+        };
+        let leads = entry.standing.leads();
+        for part in &message.parts {
+            if let Part::Task(part) = part {
+                self.receive(message, part, leads);
+            }
+        }
+        self.hand_over(message, leads);
+    }
+
+    fn receive(&mut self, message: &Message, part: &TaskPart, leads: bool) {
+        let task = part.task.as_ref().and_then(|task| task.parse().ok());
+        let Some(handoff) = task.and_then(|task: MessageId| self.by_id_mut(&task)) else {
+            return;
+        };
+        let calls_off = part.status == TaskStatus::Cancelled;
+        let counts = if calls_off {
+            message.from.id == handoff.from.id
+        } else {
+            leads && handoff.is_for_sender(&message.from)
+        };
+        handoff.receipts.push(Receipt {
+            seq: message.seq,
+            from: message.from.clone(),
+            ts: message.ts,
+            part: part.clone(),
+            counts,
+        });
+    }
+
+    fn hand_over(&mut self, message: &Message, leads: bool) {
+        let parts: Vec<&HandoffPart> = message
+            .parts
+            .iter()
+            .filter_map(|part| {
+                if let Part::Handoff(part) = part {
+                    Some(part)
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let Some(first) = parts.first() else { return };
+        let (seq, author) = (message.seq, message.from.id);
+        for revised in parts.iter().filter_map(|part| part.revises) {
+            self.supersede(revised, seq, &author);
+        }
+        let refs = message.parts.iter().filter_map(|part| match part {
+            Part::Refs(refs) => Some(&refs.updates),
+            _ => None,
+        });
+        for update in refs.flatten() {
+            let before = self.moved.insert((author, update.name.clone()), seq);
+            // What has come to its end is history: the next push of the branch is the next task.
+            let going_on = before.filter(|before| {
+                let newest = self.newest(*before);
+                self.handoffs.get(&newest).is_some_and(Handoff::is_open)
+            });
+            if let Some(before) = going_on {
+                self.supersede(before, seq, &author);
+            }
+        }
+        let handoff = Handoff {
+            seq,
+            id: message.id,
+            from: message.from.clone(),
+            ts: message.ts,
+            part: (*first).clone(),
+            leads,
+            receipts: Vec::new(),
+            superseded_by: None,
+            to: parts.iter().map(|part| part.to.clone()).collect(),
+        };
+        self.numbers.insert(message.id, seq);
+        self.handoffs.insert(seq, handoff);
+    }
+
+    /// The newest in the place of `earlier` gives way to `by`, if it is of the same author.
+    fn supersede(&mut self, earlier: Seq, by: Seq, author: &AgentId) {
+        let newest = self.newest(earlier);
+        if let Some(handoff) = self.handoffs.get_mut(&newest)
+            && handoff.from.id == *author
+            && handoff.seq < by
+        {
+            handoff.superseded_by = Some(by);
+        }
+    }
+
+    /// The handoff of this number.
+    pub(crate) fn handoff(&self, seq: Seq) -> Option<&Handoff> {
+        self.handoffs.get(&seq)
+    }
+
+    /// The handoff of the message with this id.
+    pub(crate) fn by_id(&self, id: &MessageId) -> Option<&Handoff> {
+        self.handoffs.get(self.numbers.get(id)?)
+    }
+
+    fn by_id_mut(&mut self, id: &MessageId) -> Option<&mut Handoff> {
+        self.handoffs.get_mut(self.numbers.get(id)?)
+    }
+
+    /// The handoff in whose place no other is, for this one: itself, or the newest revision of it.
+    pub(crate) fn newest(&self, seq: Seq) -> Seq {
+        let mut newest = seq;
+        // Each is later than the one before: this ends.
+        while let Some(later) = self.handoffs.get(&newest).and_then(|handoff| handoff.superseded_by) {
+            newest = later;
+        }
+        newest
+    }
+
+    /// Those in whose place this one is, oldest first.
+    pub(crate) fn earlier(&self, seq: Seq) -> Vec<Seq> {
+        let before = self.handoffs.range(..seq).map(|(number, _)| *number);
+        before.filter(|number| self.newest(*number) == seq).collect()
+    }
+
+    /// All of them, in the log's order.
+    pub(crate) fn handoffs(&self) -> impl DoubleEndedIterator<Item = &Handoff> {
+        self.handoffs.values()
+    }
+
+    /// Those of which something is expected, in the log's order.
+    pub(crate) fn open(&self) -> impl DoubleEndedIterator<Item = &Handoff> {
+        self.handoffs().filter(|handoff| handoff.is_open())
+    }
+
+    /// Those that are about this bundle.
+    pub(crate) fn about(&self, bundle: &BundleId) -> Vec<&Handoff> {
+        let is_about = |handoff: &&Handoff| handoff.part.bundle.as_ref() == Some(bundle);
+        self.handoffs().filter(is_about).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::{ObjectFormat, RefUpdate, RefsPart};
+    use serde_json::json;
+
+    use super::*;
+    use crate::log_entry::tests::{entry, identity};
+    use crate::names::Standing;
+
+    struct Room {
+        alice: Identity,
+        bob: Identity,
+        carol: Identity,
+        log: Vec<LogEntry>,
+    }
+
+    impl Room {
+        fn new() -> Self {
+            Self {
+                alice: identity(1, "alice", Some("planner")),
+                bob: identity(2, "Bob", Some("Reviewer")),
+                carol: identity(3, "carol", Some("reviewer")),
+                log: Vec::new(),
+            }
+        }
+
+        fn who(&self, name: &str) -> &Identity {
+            match name {
+                "alice" => &self.alice,
+                "bob" => &self.bob,
+                _ => &self.carol,
+            }
+        }
+
+        fn post(&mut self, from: &str, parts: Vec<Part>) -> Seq {
+            let number = self.log.len() as u64 + 1;
+            let entry = entry(self.who(from), number, parts, |_| ());
+            self.log.push(entry);
+            Seq::new(number)
+        }
+
+        fn hand_over(&mut self, from: &str, to: Option<&str>, revises: Option<u64>, branch: Option<&str>) -> Seq {
+            let part = HandoffPart {
+                next: "look".into(),
+                to: to.map(str::to_owned),
+                revises: revises.map(Seq::new),
+                ..HandoffPart::default()
+            };
+            let refs = branch.map(|branch| {
+                RefsPart {
+                    updates: vec![RefUpdate {
+                        name: format!("refs/heads/{branch}").parse().unwrap(),
+                        old: None,
+                        new: Some("a".repeat(40).parse().unwrap()),
+                        forced: false,
+                        peeled: None,
+                    }],
+                    atomic: false,
+                    object_format: ObjectFormat::Sha1,
+                    head: None,
+                    base_hint: None,
+                }
+                .into()
+            });
+            self.post(from, refs.into_iter().chain([part.into()]).collect())
+        }
+
+        fn answer(&mut self, from: &str, of: Seq, status: TaskStatus) -> Seq {
+            let index = usize::try_from(of.get()).unwrap() - 1;
+            let id = self.log[index].message().unwrap().0.id;
+            let part = TaskPart {
+                status,
+                task: Some(id.to_string()),
+                note: None,
+                result: None,
+                tokens: None,
+                elapsed_ms: None,
+            };
+            self.post(from, vec![part.into()])
+        }
+
+        fn ledger(&self) -> Ledger {
+            Ledger::of(&self.log)
+        }
+
+        fn state(&self, seq: Seq) -> &'static str {
+            self.ledger().handoff(seq).unwrap().state().word()
+        }
+    }
+
+    use TaskStatus::{Accepted, Cancelled, Declined, Done, Failed, Working};
+
+    #[test]
+    fn a_handoff_goes_from_open_to_its_end_and_may_be_reopened() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, None);
+        assert_eq!(room.state(one), "open");
+        for (status, word, open) in [
+            (Accepted, "accepted", true),
+            (Working, "working", true),
+            (Done, "done", false),
+            (Accepted, "accepted", true),
+            (Failed, "failed", false),
+            (Accepted, "accepted", true),
+            (Declined, "declined", false),
+        ] {
+            let receipt = room.answer("bob", one, status);
+            let ledger = room.ledger();
+            let handoff = ledger.handoff(one).unwrap();
+            assert_eq!((handoff.state().word(), handoff.is_open()), (word, open));
+            assert_eq!(handoff.holder().unwrap().seq, receipt);
+            assert_eq!(ledger.open().count(), usize::from(open));
+            assert!(!handoff.is_contested());
+        }
+        assert_eq!(room.ledger().handoff(one).unwrap().receipts.len(), 7);
+    }
+
+    #[test]
+    fn only_those_it_is_for_answer_it_and_others_are_shown() {
+        let mut room = Room::new();
+        for (to, bob, carol) in [
+            (Some("bob"), true, false),
+            (Some("reviewer"), true, true),
+            (Some("planner"), false, false),
+            (None, true, true),
+        ] {
+            let handoff = room.hand_over("alice", to, None, None);
+            for (who, may) in [("bob", bob), ("carol", carol), ("alice", false)] {
+                room.answer(who, handoff, Accepted);
+                let ledger = room.ledger();
+                let receipt = ledger.handoff(handoff).unwrap().receipts.last().unwrap().clone();
+                assert_eq!(receipt.counts, may, "{to:?} {who}");
+                assert_eq!(receipt.from.name, room.who(who).name.as_str());
+            }
+            let expected = if bob || carol { "accepted" } else { "open" };
+            assert_eq!(room.state(handoff), expected, "{to:?}");
+        }
+    }
+
+    #[test]
+    fn a_decline_is_for_its_author_alone_and_differences_are_told() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", None, None, None);
+        room.answer("bob", one, Declined);
+        assert_eq!(room.state(one), "declined");
+        room.answer("carol", one, Accepted);
+        assert_eq!(room.state(one), "accepted");
+        room.answer("bob", one, Declined);
+        assert_eq!(room.state(one), "accepted", "it is carol who has it");
+        assert!(room.ledger().handoff(one).unwrap().is_contested());
+        room.answer("carol", one, Declined);
+        assert_eq!(room.state(one), "declined");
+        assert!(!room.ledger().handoff(one).unwrap().is_contested());
+    }
+
+    #[test]
+    fn its_author_may_call_it_off_and_nobody_else() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, None);
+        room.answer("bob", one, Cancelled);
+        assert_eq!(room.state(one), "open");
+        room.answer("bob", one, Accepted);
+        room.answer("alice", one, Cancelled);
+        assert_eq!(room.state(one), "cancelled");
+        room.answer("bob", one, Done);
+        assert_eq!(room.state(one), "cancelled");
+        assert!(room.ledger().handoff(one).unwrap().is_contested());
+    }
+
+    #[test]
+    fn revisions_collapse_to_the_newest() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, Some("feature"));
+        let two = room.hand_over("alice", Some("bob"), None, Some("feature"));
+        let other = room.hand_over("alice", Some("bob"), None, Some("other"));
+        // Says the first and means what is in its place by now.
+        let three = room.hand_over("alice", Some("carol"), Some(1), None);
+        let ledger = room.ledger();
+        assert_eq!(ledger.newest(one), three);
+        assert_eq!(ledger.newest(two), three);
+        assert_eq!(ledger.newest(other), other);
+        assert_eq!(ledger.earlier(three), [one, two]);
+        assert_eq!(ledger.earlier(other), []);
+        assert_eq!(ledger.handoff(one).unwrap().superseded_by, Some(two));
+        let open: Vec<_> = ledger.open().map(|handoff| handoff.seq).collect();
+        assert_eq!(open, [other, three]);
+    }
+
+    #[test]
+    fn nobody_supersedes_anothers_and_nothing_what_is_not_there() {
+        let mut room = Room::new();
+        let alices = room.hand_over("alice", None, None, Some("feature"));
+        let bobs = room.hand_over("bob", None, Some(1), Some("feature"));
+        let text = room.post("alice", vec![parler_protocol::TextPart { text: "x".into() }.into()]);
+        let odd = room.hand_over("alice", None, Some(text.get()), None);
+        room.hand_over("alice", None, Some(99), None);
+        let own = room.log.len() as u64 + 1;
+        let itself = room.hand_over("alice", None, Some(own), None);
+        let ledger = room.ledger();
+        assert!(ledger.handoffs().all(|handoff| handoff.superseded_by.is_none()));
+        assert_eq!(ledger.newest(alices), alices);
+        assert_eq!(ledger.newest(itself), itself);
+        assert_eq!((ledger.earlier(bobs), ledger.earlier(odd)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_has_come_to_its_end_is_not_revised_by_the_next_push() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, Some("feature"));
+        room.answer("bob", one, Done);
+        let two = room.hand_over("alice", Some("bob"), None, Some("feature"));
+        assert_eq!(room.ledger().newest(one), one);
+        assert_eq!(room.state(one), "done");
+        // Unless its author says so.
+        room.answer("bob", two, Declined);
+        let three = room.hand_over("alice", Some("bob"), Some(two.get()), None);
+        assert_eq!(room.ledger().newest(two), three);
+    }
+
+    #[test]
+    fn what_is_not_signed_or_not_known_counts_for_nothing() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, None);
+        let index = room.log.len();
+        room.answer("bob", one, Done);
+        let unsigned: serde_json::Value = serde_json::from_slice(room.log[index].raw_bytes()).unwrap();
+        let task = unsigned["parts"][0]["task"].as_str().unwrap().to_owned();
+        let part = |task: Option<String>| -> Vec<Part> {
+            vec![
+                TaskPart {
+                    status: Done,
+                    task,
+                    note: None,
+                    result: None,
+                    tokens: None,
+                    elapsed_ms: None,
+                }
+                .into(),
+            ]
+        };
+        room.log[index] = entry(&room.bob, 2, part(Some(task.clone())), |value| {
+            value["parts"].as_array_mut().unwrap().truncate(1);
+        });
+        assert_eq!(room.state(one), "open");
+        // A receipt that names another task, or none.
+        for task in [None, Some("42".into()), Some(MessageId::generate().to_string())] {
+            room.post("bob", part(task));
+        }
+        // A new key under a known name.
+        room.answer("bob", one, Accepted);
+        room.log.last_mut().unwrap().standing = Standing::NewKey { of: "bob".into() };
+        let ledger = room.ledger();
+        let handoff = ledger.handoff(one).unwrap();
+        assert_eq!((handoff.state(), handoff.receipts.len()), (State::Open, 1));
+        // Moved to another message, its signature no longer holds.
+        let moved = entry(&room.bob, 9, part(Some(task)), |value| {
+            value["parts"][0]["task"] = json!(one)
+        });
+        room.log.push(moved);
+        assert_eq!(room.state(one), "open");
+    }
+
+    #[test]
+    fn a_log_read_from_its_middle_tells_of_what_is_in_it() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, Some("feature"));
+        room.answer("bob", one, Done);
+        let two = room.hand_over("alice", Some("bob"), Some(1), Some("feature"));
+        room.answer("bob", two, Accepted);
+        let ledger = Ledger::of(&room.log[1..]);
+        assert!(ledger.handoff(one).is_none());
+        let handoff = ledger.handoff(two).unwrap();
+        assert_eq!(handoff.state().word(), "accepted");
+        assert_eq!(ledger.by_id(&handoff.id).unwrap().seq, two);
+        assert!(handoff.is_for(&room.bob) && !handoff.is_for(&room.alice) && handoff.is_by(&room.alice));
+    }
+}
