@@ -1,7 +1,12 @@
-//! A message as this program got it from a hub: the bytes, what they say, and whether they are to be believed.
+//! A message as this program got it from a hub: the bytes, what they say, and whether they are to be believed. Read
+//! once; its signature is verified when it first matters, because most of a long backlog is only counted.
+
+use std::cell::OnceCell;
 
 use parler_client::Identity;
-use parler_protocol::{Claim, HandoffPart, HubId, Message, Part, RoomName, Seq, Verdict, VerifyError, verify};
+use parler_protocol::{
+    Claim, HandoffPart, Head, HubId, Message, Part, ReadMessage, RoomName, Seq, Verdict, VerifyError, verify,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -14,37 +19,53 @@ pub(crate) struct LogEntry {
     /// Exactly as the hub holds it.
     raw: Box<RawValue>,
     content: Content,
-    /// How its author stands to the name it goes by, once that was looked at.
-    pub(crate) standing: Standing,
+    /// How its author stands to the name it goes by if the signature is good, once that was looked at.
+    standing: Standing,
     /// The command that accepts its author's key, where that is new under its name.
     pub(crate) accept: Option<String>,
 }
 
 enum Content {
-    /// A message, and what its signature says.
-    Read(Box<Message>, Verdict),
+    /// A message.
+    Read(Box<ReadContent>),
     /// Nothing that this program can read, and why.
     Unreadable(String),
 }
 
+struct ReadContent {
+    message: Message,
+    hub: HubId,
+    /// It says that it is of another room than the one it was read from.
+    is_elsewhere: bool,
+    verdict: OnceCell<Verdict>,
+}
+
+impl ReadContent {
+    fn verdict(&self) -> &Verdict {
+        self.verdict.get_or_init(|| match self.is_elsewhere {
+            // A message of another room is signed as well as one of this room.
+            true => Verdict::Invalid(VerifyError::OtherRoom),
+            false => verify(&self.message, &self.hub),
+        })
+    }
+}
+
 impl LogEntry {
-    /// Reads and verifies an entry of a room's log. `expected` is its number where it does not tell.
+    /// Reads an entry of a room's log. `expected` is its number where it does not tell.
     pub(crate) fn read(raw: Box<RawValue>, hub: &HubId, room: &RoomName, expected: Seq) -> Self {
         match Message::parse(raw.get().as_bytes()) {
-            Ok(message) => {
-                // A message of another room is signed as well as one of this room.
-                let verdict = match verify(&message, hub) {
-                    _ if message.room.key() != room.key() => Verdict::Invalid(VerifyError::OtherRoom),
-                    verdict => verdict,
-                };
-                Self {
-                    seq: message.seq,
-                    raw,
-                    content: Content::Read(Box::new(message), verdict),
-                    standing: Standing::default(),
-                    accept: None,
-                }
-            }
+            Ok(message) => Self {
+                seq: message.seq,
+                raw,
+                content: Content::Read(Box::new(ReadContent {
+                    is_elsewhere: message.room.key() != room.key(),
+                    message,
+                    hub: *hub,
+                    verdict: OnceCell::new(),
+                })),
+                standing: Standing::default(),
+                accept: None,
+            },
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
                 let seq = value.get("seq").and_then(Value::as_u64).map_or(expected, Seq::new);
@@ -62,16 +83,48 @@ impl LogEntry {
     /// The message and its mark, unless it is not to be believed at all.
     pub(crate) fn message(&self) -> Option<(&Message, &Verdict)> {
         match &self.content {
-            Content::Read(message, verdict) if !matches!(verdict, Verdict::Invalid(_)) => Some((message, verdict)),
-            _ => None,
+            Content::Read(read) => match read.verdict() {
+                Verdict::Invalid(_) => None,
+                verdict => Some((&read.message, verdict)),
+            },
+            Content::Unreadable(_) => None,
         }
+    }
+
+    /// What the message says, before any signature is checked: to tell what has to be looked at more closely.
+    pub(crate) fn unverified(&self) -> Option<&Message> {
+        match &self.content {
+            Content::Read(read) => Some(&read.message),
+            Content::Unreadable(_) => None,
+        }
+    }
+
+    /// Whether this agent wrote it, and signed it.
+    pub(crate) fn is_by(&self, me: &Identity) -> bool {
+        self.unverified().is_some_and(|message| message.from.id == me.key.id())
+            && self.message().is_some_and(|(_, verdict)| verdict.is_valid())
+    }
+
+    /// How its author stands to the name it goes by, once that was looked at.
+    pub(crate) fn standing(&self) -> &Standing {
+        match self.message() {
+            Some((_, verdict)) if verdict.is_valid() => &self.standing,
+            _ => &Standing::Unsigned,
+        }
+    }
+
+    /// Notes how its author stands to the name it goes by, if the signature is good.
+    pub(crate) fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
     }
 
     /// Who it says it is from and why it is not to be believed, for one that is not.
     pub(crate) fn fold_reason(&self) -> Option<(Option<&str>, String)> {
         match &self.content {
-            Content::Read(message, Verdict::Invalid(error)) => Some((Some(&message.from.name), reason(error))),
-            Content::Read(..) => None,
+            Content::Read(read) => match read.verdict() {
+                Verdict::Invalid(error) => Some((Some(&read.message.from.name), reason(error))),
+                _ => None,
+            },
             Content::Unreadable(why) => Some((None, why.clone())),
         }
     }
@@ -79,16 +132,22 @@ impl LogEntry {
     /// The handoff in it, if it is one that this agent should be led by: signed and bound to this room, by somebody
     /// else whose name it is, for this agent's name or role or for anybody.
     pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
-        let is_valid = |(_, verdict): &(&Message, &Verdict)| verdict.is_valid() && self.standing.leads();
-        let (message, _) = self.message().filter(is_valid)?;
-        if message.from.id == me.key.id() {
-            return None;
-        }
         let called = |who: &str| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
-        message.parts.iter().find_map(|part| match part {
-            Part::Handoff(handoff) if handoff.to.as_deref().is_none_or(called) => Some((message, handoff)),
+        let message = self.unverified().filter(|message| message.from.id != me.key.id())?;
+        let handoff = message.parts.iter().find_map(|part| match part {
+            Part::Handoff(handoff) if handoff.to.as_deref().is_none_or(called) => Some(handoff),
             _ => None,
-        })
+        })?;
+        let (_, verdict) = self.message()?;
+        (verdict.is_valid() && self.standing().leads()).then_some((message, handoff))
+    }
+
+    /// Whether somebody else mentions this agent by its name or role, in a message that is signed or might be.
+    pub(crate) fn mentions(&self, me: &Identity) -> bool {
+        let called = |who: &String| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
+        self.unverified()
+            .is_some_and(|message| message.from.id != me.key.id() && message.mentions.iter().any(called))
+            && self.message().is_some()
     }
 
     /// The message as JSON with its mark: as stored, or without its parts where it is folded.
@@ -98,12 +157,12 @@ impl LogEntry {
             value = json!({ "seq": self.seq });
         }
         let (mark, reason) = match &self.content {
-            Content::Read(_, verdict) => (mark(verdict), self.fold_reason().map(|(_, reason)| reason)),
+            Content::Read(read) => (mark(read.verdict()), self.fold_reason().map(|(_, reason)| reason)),
             Content::Unreadable(why) => ("unreadable", Some(why.clone())),
         };
         value["signature"] = json!(mark);
         if self.message().is_some() {
-            value["sender"] = json!(self.standing.word());
+            value["sender"] = json!(self.standing().word());
         }
         if let Some(reason) = reason {
             value["parts"] = json!([]);
@@ -112,20 +171,30 @@ impl LogEntry {
         value
     }
 
-    /// What its author says to have seen.
-    pub(crate) fn claim(&self) -> Option<Claim> {
-        let (message, verdict) = self.message()?;
-        Claim::of(message, verdict)
-    }
-
-    /// The entry, as stored.
-    pub(crate) fn raw_bytes(&self) -> &[u8] {
-        self.raw.get().as_bytes()
-    }
-
     /// How many bytes it has.
     pub(crate) fn raw_len(&self) -> usize {
         self.raw.get().len()
+    }
+}
+
+impl ReadMessage for &LogEntry {
+    fn bytes(&self) -> &[u8] {
+        self.raw.get().as_bytes()
+    }
+
+    fn says(&self) -> Option<Head> {
+        self.unverified()?.parts.iter().find_map(|part| match part {
+            Part::Seen(seen) => Some(Head {
+                seq: seen.seq,
+                h: seen.h,
+            }),
+            _ => None,
+        })
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        let (message, verdict) = self.message()?;
+        Claim::of(message, verdict)
     }
 }
 

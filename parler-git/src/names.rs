@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use parler_protocol::{AgentId, AgentName, Message, Seq, TOKEN_SENDER_PREFIX, Verdict};
+use parler_protocol::{AgentId, AgentName, Message, Seq, TOKEN_SENDER_PREFIX};
 use serde::{Deserialize, Serialize};
 use unicode_security::skeleton;
 
@@ -79,12 +79,16 @@ fn likeness(name: &str) -> String {
 }
 
 impl Names {
-    /// Sees a message, and says how its author stands to its name. `me`: whose name needs no proof.
-    pub(crate) fn sight(&mut self, me: (&AgentId, &AgentName), message: &Message, verdict: &Verdict) -> Standing {
+    /// Sees a message, and says how its author stands to its name if the signature is good. Asks whether it is only where
+    /// the answer changes what is remembered: a key that was seen under the name before is no news. `me`: whose name
+    /// needs no proof.
+    pub(crate) fn sight(
+        &mut self,
+        me: (&AgentId, &AgentName),
+        message: &Message,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Standing {
         let (id, name) = (message.from.id, &message.from.name);
-        if !verdict.is_valid() {
-            return Standing::Unsigned;
-        }
         if id == *me.0 {
             return Standing::Known;
         }
@@ -93,6 +97,11 @@ impl Names {
             return Standing::Ci;
         }
         let like = likeness(name);
+        let mut keys = self.names.get(&like).into_iter().flatten();
+        let is_seen = keys.any(|known| known.key == id && known.since <= message.seq);
+        if !is_seen && !is_valid() {
+            return Standing::Unsigned;
+        }
         if like == likeness(me.1.as_str()) && !self.is_accepted(&like, &id) {
             self.add(like, id, name, message.seq, false);
             return Standing::NewKey { of: me.1.to_string() };
@@ -189,7 +198,7 @@ mod tests {
     fn sight(names: &mut Names, me: &Identity, from: &Identity, seq: u64) -> Standing {
         let entry = entry(from, seq, Vec::new(), |_| ());
         let (message, verdict) = entry.message().unwrap();
-        names.sight((&me.key.id(), &me.name), message, verdict)
+        names.sight((&me.key.id(), &me.name), message, || verdict.is_valid())
     }
 
     #[test]
@@ -254,7 +263,7 @@ mod tests {
         });
         let (message, verdict) = unsigned.message().unwrap();
         assert_eq!(
-            names.sight((&me.key.id(), &me.name), message, verdict),
+            names.sight((&me.key.id(), &me.name), message, || verdict.is_valid()),
             Standing::Unsigned
         );
         assert!(!names.has("alice"));

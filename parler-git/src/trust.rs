@@ -150,20 +150,17 @@ impl Trust {
     /// Consecutive messages were read, after `after`: hashes on to them, and says how each author stands to its name.
     pub(crate) fn read_on(&self, hub: &HubId, room: &RoomName, me: &Identity, after: Seq, entries: &mut [LogEntry]) {
         let start = ChainHash::start(hub, room);
-        let claims: Vec<_> = entries.iter().map(LogEntry::claim).collect();
-        let messages = entries.iter().zip(&claims);
-        let messages = messages.map(|(entry, claim)| (entry.raw_bytes(), claim.as_ref()));
-        self.with(hub, room, |known| known.history.read(&start, after, messages, now_ms()));
+        self.with(hub, room, |known| {
+            known.history.read(&start, after, &*entries, now_ms())
+        });
         self.with_names(hub, room, |names| {
             let me = (&me.key.id(), &me.name);
             for entry in entries {
-                let standing = entry
-                    .message()
-                    .map(|(message, verdict)| names.sight(me, message, verdict));
-                entry.standing = standing.unwrap_or_default();
-                let message = entry.message().filter(|_| !entry.standing.leads());
-                let accept = message.map(|(message, _)| self.commands().accept_key(message));
-                entry.accept = accept;
+                let Some(message) = entry.unverified() else { continue };
+                let is_valid = || entry.message().is_some_and(|(_, verdict)| verdict.is_valid());
+                let standing = names.sight(me, message, is_valid);
+                entry.accept = (!standing.leads()).then(|| self.commands().accept_key(message));
+                entry.set_standing(standing);
             }
         });
     }

@@ -58,7 +58,7 @@ fn render_message(
         describe(verdict)
     );
     let mut out = format!("{}\n", styled(HEADER, &header));
-    if let Standing::NewKey { of } = &entry.standing {
+    if let Standing::NewKey { of } = entry.standing() {
         out.push_str(&new_key(message, of, entry.accept.as_deref()));
     }
     let mut cut = false;

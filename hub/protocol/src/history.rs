@@ -92,6 +92,32 @@ impl Claim {
     }
 }
 
+/// A message as whoever reads a log has it.
+pub trait ReadMessage {
+    /// Exactly as stored.
+    fn bytes(&self) -> &[u8];
+
+    /// The head in its `com.parler.seen`, before any signature is checked.
+    fn says(&self) -> Option<Head>;
+
+    /// What its author says to have seen, if it is signed and bound to its place.
+    fn claim(&self) -> Option<Claim>;
+}
+
+impl ReadMessage for (&[u8], Option<&Claim>) {
+    fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn says(&self) -> Option<Head> {
+        self.1.map(|claim| claim.head)
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        self.1.cloned()
+    }
+}
+
 /// The hub contradicts what was known: from then on nothing is signed for this room until the reader accepts the log as
 /// it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -217,13 +243,9 @@ impl History {
     /// Consecutive messages were read, each exactly as stored and with what its author says to have seen, the first of
     /// them the one after `after`. `start` is the room's first link. Where nothing certain is known at `after` there is
     /// nothing to hash on from, and authors' words are held against what is known otherwise.
-    pub fn read<'m>(
-        &mut self,
-        start: &ChainHash,
-        after: Seq,
-        messages: impl IntoIterator<Item = (&'m [u8], Option<&'m Claim>)>,
-        now_ms: i64,
-    ) {
+    ///
+    /// A signature is verified only where the author's word is news: a long log that fits together needs none.
+    pub fn read(&mut self, start: &ChainHash, after: Seq, messages: impl IntoIterator<Item: ReadMessage>, now_ms: i64) {
         let from_start = after == Seq::ZERO;
         if from_start && self.doubt.is_none() {
             let begin = Head { seq: after, h: *start };
@@ -233,14 +255,13 @@ impl History {
             _ if from_start => *start,
             Some(known) if known.is_certain() => known.h,
             _ => {
-                let claims = messages.into_iter().filter_map(|(_, claim)| claim);
-                return claims.for_each(|claim| self.claimed(claim, now_ms));
+                return messages.into_iter().for_each(|message| self.hear(&message, now_ms));
             }
         };
         let (mut seq, mut good) = (after, after);
-        for (message, claim) in messages {
+        for message in messages {
             seq = seq.next();
-            h = h.next(message);
+            h = h.next(message.bytes());
             let known = self.heads.get(&seq).filter(|known| known.is_certain());
             // Whether the log is the known one before the place where reading began is known only from its start, or
             // where the reader has hashed its way to both ends.
@@ -265,11 +286,33 @@ impl History {
             if is_known {
                 good = seq;
             }
-            if let Some(claim) = claim {
-                self.claimed(claim, now_ms);
-            }
+            self.hear(&message, now_ms);
         }
         self.thin();
+    }
+
+    /// Takes in what a message says, where that is anything new.
+    fn hear(&mut self, message: &impl ReadMessage, now_ms: i64) {
+        if message.says().is_some_and(|head| self.is_news(&head))
+            && let Some(claim) = message.claim()
+        {
+            self.claimed(&claim, now_ms);
+        }
+    }
+
+    /// Whether an author's word about this head would change anything.
+    fn is_news(&self, head: &Head) -> bool {
+        self.doubt.is_none()
+            && match self.heads.get(&head.seq) {
+                Some(known) => known.h != head.h,
+                None => self.is_recent(head.seq),
+            }
+    }
+
+    /// Whether heads so far back are all kept, and the log reaches so far.
+    fn is_recent(&self, seq: Seq) -> bool {
+        let newest = self.newest();
+        seq <= newest && seq.get() + NEWEST_HEADS >= newest.get()
     }
 
     /// A verified message, not read with those around it, says what its author was told. It is remembered where the
@@ -286,8 +329,8 @@ impl History {
             },
             None => {
                 let source = Source::Claimed(Box::new(claim.by.clone()));
-                let (h, at, newest) = (claim.head.h, now_ms, self.newest());
-                if claim.head.seq <= newest && claim.head.seq.get() + NEWEST_HEADS >= newest.get() {
+                let (h, at) = (claim.head.h, now_ms);
+                if self.is_recent(claim.head.seq) {
                     self.heads.insert(claim.head.seq, KnownHead { h, at, source });
                 }
                 return;

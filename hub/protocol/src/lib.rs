@@ -38,7 +38,7 @@ pub use bundle_id::{BundleId, BundleIdPrefix};
 pub use chain::{ChainHash, Head};
 pub use error::{ErrorCode, Problem, RefConflict};
 pub use hidden::is_hidden;
-pub use history::{Claim, Claimant, Doubt, History, KnownHead, Source, Stranger};
+pub use history::{Claim, Claimant, Doubt, History, KnownHead, ReadMessage, Source, Stranger};
 pub use hub_id::HubId;
 pub use invite_code::InviteCode;
 pub use json::{JsonError, canonical_json, parse_json};
