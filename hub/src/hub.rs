@@ -30,7 +30,7 @@ use crate::uploads::Uploads;
 use crate::wake::{LocalWake, Wake};
 
 /// Where the blobs too large for the database are, below the data directory.
-const BLOBS_DIRECTORY: &str = "blobs";
+pub(crate) const BLOBS_DIRECTORY: &str = "blobs";
 /// Messages are small, and the people on a disk that is nearly full have something to say to each other: they are taken
 /// for longer than files are.
 const MESSAGES_FREE_FLOOR_BYTES: u64 = 1 << 30; // 1 GiB

@@ -17,6 +17,7 @@ mod body;
 mod byte_range;
 mod calls;
 mod challenge;
+mod check;
 mod clock;
 mod connection;
 mod directory;
@@ -26,6 +27,7 @@ mod guard;
 mod handlers;
 mod hub;
 mod hub_limits;
+mod message_parts;
 mod metrics;
 mod metrics_page;
 mod openapi;
@@ -48,6 +50,9 @@ mod token_access;
 mod uploads;
 
 pub use admin::{AdmitError, admit};
+pub use check::{
+    CheckError, CheckEvent, CheckOptions, CheckSummary, Finding, FindingKind, Place, Progress, Severity, check,
+};
 pub use clock::Clock;
 pub use disk_space::FreeFloor;
 pub use forwarded::{ForwardedHeader, NotANetwork, ProxyNetwork, TrustedProxies};

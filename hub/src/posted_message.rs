@@ -13,8 +13,9 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::message_parts::{blob_references, carries_git};
 use crate::problem::Refusal;
-use crate::store::{Append, BlobReference, NewBlob, Principal};
+use crate::store::{Append, NewBlob, Principal};
 
 /// Longest name a message may mention, and longest kind of a part.
 const MAX_LABEL_BYTES: usize = limits::MAX_AGENT_NAME_BYTES;
@@ -79,9 +80,7 @@ impl PostedMessage {
 
     /// Whether it carries refs or a bundle.
     pub(crate) fn is_push(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| matches!(part, Part::Refs(_) | Part::Bundle(_)))
+        carries_git(&self.parts)
     }
 
     /// The blob that it brings: the one that a bundle or file part says is exactly this long.
@@ -158,7 +157,7 @@ impl PostedMessage {
         now: i64,
     ) -> Append {
         let is_push = self.is_push();
-        let refers_to = self.refers_to();
+        let refers_to = blob_references(&self.parts);
         let refs = self.parts.into_iter().find_map(|part| match part {
             Part::Refs(refs) => Some(refs),
             _ => None,
@@ -179,26 +178,6 @@ impl PostedMessage {
             blob,
             now,
         }
-    }
-
-    /// What its parts say of blobs, each word once.
-    fn refers_to(&self) -> Vec<BlobReference> {
-        let sized = |id, size| Some(BlobReference { id, size: Some(size) });
-        let of_any_size = |id: Option<BundleId>| id.map(|id| BlobReference { id, size: None });
-        let mut blobs: Vec<_> = self
-            .parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Bundle(part) => sized(part.blob, part.size),
-                Part::File(part) => sized(part.blob, part.size),
-                Part::Handoff(part) => of_any_size(part.bundle),
-                Part::Task(part) => of_any_size(part.result),
-                _ => None,
-            })
-            .collect();
-        blobs.sort_unstable();
-        blobs.dedup();
-        blobs
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admit;
 mod arguments;
+mod check;
 mod limit_options;
 mod log;
 mod manual;
@@ -16,6 +17,8 @@ use self::arguments::Command;
 
 /// The command line asks for what cannot be.
 const EXIT_USAGE: u8 = 2;
+/// The data could not be looked at, so that nothing is known of it.
+const EXIT_CANNOT_LOOK: u8 = 3;
 
 /// Why a command was not done.
 enum Failure {
@@ -23,6 +26,10 @@ enum Failure {
     Usage(String),
     /// It was tried.
     Failed(anyhow::Error),
+    /// It was done, and what was found has been told.
+    Found,
+    /// Nothing could be found out.
+    CannotLook(anyhow::Error),
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -35,6 +42,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub(crate) fn run() -> ExitCode {
     let done = mistake::arguments().and_then(|arguments| match arguments.command {
         Command::Admit(arguments) => admit::admit(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),
         Command::Man => manual::print().map_err(Failure::from),
     });
@@ -47,6 +55,11 @@ pub(crate) fn run() -> ExitCode {
         Err(Failure::Failed(error)) => {
             tell(&format!("parler-hub: {}", causes(&error)));
             ExitCode::FAILURE
+        }
+        Err(Failure::Found) => ExitCode::FAILURE,
+        Err(Failure::CannotLook(error)) => {
+            tell(&format!("parler-hub: {}", causes(&error)));
+            ExitCode::from(EXIT_CANNOT_LOOK)
         }
     }
 }

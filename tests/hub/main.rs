@@ -9,6 +9,7 @@ mod access_log;
 mod admit;
 mod blobs;
 mod bundles;
+mod check;
 mod client;
 mod documented;
 mod drain;

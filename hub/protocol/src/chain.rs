@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::digest::{hex, parse_hex};
-use crate::{HubId, ParseError, RoomName, Seq, serde_as_string};
+use crate::{DroppedMessage, HubId, MessageHash, ParseError, RoomName, Seq, serde_as_string};
 
 /// One link: h_0 = SHA-256(hub id, NUL, room), h_n = SHA-256(h_(n-1) || SHA-256(message n as stored)).
 /// 64 lowercase hexadecimal digits.
@@ -22,11 +22,16 @@ impl ChainHash {
         Self(Sha256::digest(format!("{hub}\0{room}")).into())
     }
 
-    /// The link after this one, for the exact bytes of the next message as every read returns it.
+    /// The link after this one, for the exact bytes of the next message as every read returns it, or of the note that
+    /// stands in its place ([`DroppedMessage`]), which names the hash of what was there.
     pub fn next(&self, stored_message: &[u8]) -> Self {
+        let of_message = match DroppedMessage::parse(stored_message) {
+            Some(note) => note.dropped,
+            None => MessageHash::of(stored_message),
+        };
         let mut hash = Sha256::new();
         hash.update(self.0);
-        hash.update(Sha256::digest(stored_message));
+        hash.update(of_message.as_bytes());
         Self(hash.finalize().into())
     }
 

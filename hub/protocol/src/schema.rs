@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::part::Part;
 use crate::{
-    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, MessageId,
-    ObjectFormat, Oid, RefName, RoomName, Seq, TokenName, UploadId, limits, part_kind,
+    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, MessageHash,
+    MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, TokenName, UploadId, limits, part_kind,
 };
 
 macro_rules! schemas {
@@ -48,6 +48,8 @@ schemas! {
         { "type": "string", "pattern": "^[0-9a-f]{32}$" };
     InviteCode "An invite code in any case, or a link that ends with one. Answers have the bare code."
         { "type": "string", "pattern": r"^(.*/join/)?\s*[A-HJ-NP-Za-hj-np-z2-9]{8,32}\s*$" };
+    MessageHash "SHA-256 of a message exactly as it was stored."
+        { "type": "string", "pattern": "^[0-9a-f]{64}$" };
     MessageId "A UUID, lowercase with hyphens."
         { "type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" };
     ObjectFormat "The hash of a repository."

@@ -70,16 +70,26 @@ impl FileBlobStore {
         for entry in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(entry?.path())?;
         }
-        Ok(Self {
+        Ok(Self::of(directory, FreeFloor::percent(free_floor)))
+    }
+
+    /// The store in `directory`, to be looked at: nothing is made or removed, and there need be nothing. Another process may
+    /// have it open.
+    pub(crate) fn look(directory: impl Into<PathBuf>) -> Self {
+        Self::of(directory.into(), FreeFloor::default())
+    }
+
+    fn of(directory: PathBuf, free_floor: FreeFloor) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 directory,
-                free_floor: FreeFloor::percent(free_floor),
+                free_floor,
                 reserved: AtomicU64::new(0),
                 fan_out_synced: [const { AtomicBool::new(false) }; FAN_OUT],
                 entry_synced: AtomicBool::new(false),
                 stopped: AtomicBool::new(false),
             }),
-        })
+        }
     }
 
     /// The directory.

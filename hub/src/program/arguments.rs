@@ -25,6 +25,8 @@ pub(super) enum Command {
     Serve(Box<Serve>),
     /// Let a key in without an invite, while the hub runs or not. Doing it twice is doing it once.
     Admit(Admit),
+    /// Look at everything a hub keeps, while it runs or not: log, signatures, refs, blobs, files.
+    Check(Check),
     /// Print this program's manual page, in roff.
     Man,
 }
@@ -40,6 +42,19 @@ pub(super) struct Admit {
     /// The key, as `git parler whoami` shows it.
     #[arg(value_name = "AGENT_ID")]
     pub(super) agent: AgentId,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
+    pub(super) data: PathBuf,
+    /// Say it in JSON, one line each.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Remove files that belong to nothing, as a hub does when it starts. Nothing else is ever changed.
+    #[arg(long)]
+    pub(super) repair: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -16,7 +16,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "EXIT STATUS",
         &[
-            "0 when told to end by SIGINT or SIGTERM, 1 where it could not do its work, 2 for a command line that is no good.",
+            "0 when told to end by SIGINT or SIGTERM, or where what was asked for is done; 1 where it could not do its work, or check found something wrong; 2 for a command line that is no good; 3 where check cannot look.",
         ],
     ),
     (

@@ -9,6 +9,7 @@ mod connection;
 mod data_directory;
 mod envelope;
 mod failure;
+mod inspector;
 mod invites;
 mod log;
 mod members;
@@ -38,6 +39,8 @@ use self::failure::Failure;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::disk_space::FreeFloor;
+
+pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
 
 use super::{
     Admission, Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal,
@@ -75,6 +78,16 @@ pub enum OpenError {
         found: i64,
         /// The newest format this program knows.
         known: i64,
+    },
+    /// An older program wrote it, and it is not to be changed.
+    #[error("{} has format {found}, and can be looked at in format {newest}: start the hub with this program once", path.display())]
+    OlderFormat {
+        /// The database.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The one this program looks at.
+        newest: i64,
     },
     /// The database is another program's.
     #[error("{} is not a hub's database", .0.display())]

@@ -1,5 +1,6 @@
 //! Connections to the database with every setting the hub relies on. Decides nothing about what is in it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,6 +55,26 @@ pub(super) fn prepare_writer(connection: &Connection, max_pages: Option<u32>) ->
 pub(super) fn open_reader(database: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(database, flags)?;
+    harden(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// A connection that reads a database that nobody writes to and whose log is empty. Makes no file beside it.
+pub(super) fn open_unchanging(database: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let mut address = "file:".to_owned();
+    for byte in database.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => address.push(char::from(*byte)),
+            other => address.push_str(&format!("%{other:02X}")),
+        }
+    }
+    address.push_str("?immutable=1");
+    let connection = Connection::open_with_flags(address, flags)?;
     harden(&connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)

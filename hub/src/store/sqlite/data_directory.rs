@@ -13,7 +13,7 @@ use crate::directory::sync_directory;
 /// Held while a process has the directory open. Its content means nothing.
 const LOCK_FILE: &str = "hub.lock";
 /// The database.
-const DATABASE_FILE: &str = "hub.db";
+pub(super) const DATABASE_FILE: &str = "hub.db";
 
 /// A data directory that this process holds until it is dropped.
 #[derive(Debug)]
@@ -55,6 +55,34 @@ impl DataDirectory {
     /// The database's path.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE_FILE)
+    }
+}
+
+/// A data directory that nobody else opens until this is dropped.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    /// The kernel drops the lock with the last descriptor.
+    _file: Option<File>,
+}
+
+/// Locks a directory unless a process has it open, and makes nothing there. One that no hub ever had open, such as a copy,
+/// has nothing to lock.
+pub(super) fn lock_if_free(path: &Path) -> Result<Option<DirectoryLock>, OpenError> {
+    let lock_path = path.join(LOCK_FILE);
+    let at = |error: Errno| OpenError::Io {
+        path: lock_path.clone(),
+        source: error.into(),
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(&lock_path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(Some(DirectoryLock { _file: None })),
+        Err(error) => return Err(at(error)),
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(DirectoryLock { _file: Some(file) })),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(at(error)),
     }
 }
 

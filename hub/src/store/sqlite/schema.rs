@@ -11,10 +11,14 @@ use super::OpenError;
 const APPLICATION_ID: i64 = 0x5072_6c72;
 /// What leads from each format to the next. Format N is what the first N of them make of an empty database: an entry
 /// is never changed once it has been released, only followed by another.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+];
 
 /// The newest format this program knows.
-const NEWEST: i64 = MIGRATIONS.len() as i64;
+pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;
 
 /// Refuses what is not ours or newer than us, without writing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
@@ -46,7 +50,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
     Ok(())
 }
 
-fn format(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn format(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 

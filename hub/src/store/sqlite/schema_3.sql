@@ -1,0 +1,18 @@
+-- Format 3: content that is no longer kept.
+
+-- When the content was given up, milliseconds since 1970. `body` is then what stands in its place: the number, the room,
+-- and the SHA-256 of what was there, which the chain was made with.
+ALTER TABLE messages ADD COLUMN dropped_at INTEGER;
+-- Up to here the log has been looked through for what is too old.
+ALTER TABLE rooms ADD COLUMN swept_seq INTEGER NOT NULL DEFAULT 0 CHECK (swept_seq >= 0);
+
+-- Blobs that a room held and that are no longer kept for it.
+CREATE TABLE dropped_blobs (
+    room       INTEGER NOT NULL REFERENCES rooms,
+    id         BLOB NOT NULL CHECK (length(id) = 32),
+    dropped_at INTEGER NOT NULL,
+    PRIMARY KEY (room, id)
+) STRICT, WITHOUT ROWID;
+
+-- Whether another room holds a blob.
+CREATE INDEX room_blobs_by_blob ON room_blobs (blob);
