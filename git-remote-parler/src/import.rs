@@ -14,7 +14,8 @@ use crate::bundle::{BundleError, BundleHeader, HeaderRef};
 use crate::git::{BULK_PATIENCE, ChildLimits, GitError, Side};
 use crate::pack::entries::PackFlaw;
 use crate::pack::object_count;
-use crate::pins::{Pin, PinError, Transaction, pins_of, without_taken};
+use crate::packed_refs;
+use crate::pins::{PIN_ROOT, Pin, PinError, Transaction, pins_of, without_taken};
 use crate::quarantine::{Quarantine, Released};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
@@ -145,6 +146,7 @@ impl<'r> Import<'r> {
             return Err(ImportError::InsideQuarantine);
         }
         let quarantine = Quarantine::new(&repository.objects_dir(), environment).map_err(ImportError::storage)?;
+        packed_refs::sweep(repository.common_dir());
         let stores = Stores::open(repository, &quarantine).map_err(ImportError::storage)?;
         Ok(Self {
             repository,
@@ -184,12 +186,10 @@ impl<'r> Import<'r> {
             error => error,
         })?;
         let local = self.repository.refs("refs/")?;
+        let pinned: Vec<_> = local.iter().filter(|local| local.name.starts_with(PIN_ROOT)).collect();
         let pins_of_one = |bundle: &Received| {
-            without_taken(
-                pins_of(&bundle.id, &bundle.header.refs, bundle.short_pin),
-                &bundle.id,
-                &local,
-            )
+            let pins = pins_of(&bundle.id, &bundle.header.refs, bundle.short_pin);
+            without_taken(pins, &bundle.id, &pinned)
         };
         let pins: Vec<_> = self.bundles.iter().flat_map(pins_of_one).collect();
         tracing::debug!(
@@ -207,13 +207,17 @@ impl<'r> Import<'r> {
             self.quarantine
                 .around(self.repository.command(Side::Import, "update-ref"))
         };
-        let prepared = match Transaction::prepare(self.repository, update_ref(), &pins, &proof.refs) {
+        let prepare = |verify: &[LocalRef]| {
+            let quarantine = Some(self.quarantine.path());
+            Transaction::prepare(self.repository, update_ref(), &pins, verify, quarantine)
+        };
+        let prepared = match prepare(&proof.refs) {
             Err(_) if !proof.refs.is_empty() => {
                 // A ref that vouched for a prerequisite has moved. It need not: all refs together may.
                 let around = |command| self.quarantine.around(command);
                 connectivity::check_against_all(self.repository, around, &pins, &self.limits)?;
                 proof.refs.clear();
-                Transaction::prepare(self.repository, update_ref(), &pins, &[])
+                prepare(&[])
             }
             prepared => prepared,
         }?;
@@ -457,11 +461,14 @@ pub struct Imported {
 
 impl Imported {
     pub(crate) fn write_pins(&mut self, repository: &Repository) -> Result<(), ImportError> {
-        let update_ref = || repository.command(Side::Import, "update-ref");
-        let prepared = match Transaction::prepare(repository, update_ref(), &self.pins, &self.proof.refs) {
+        let prepare = |verify: &[LocalRef]| {
+            let update_ref = repository.command(Side::Import, "update-ref");
+            Transaction::prepare(repository, update_ref, &self.pins, verify, None)
+        };
+        let prepared = match prepare(&self.proof.refs) {
             Err(_) if !self.proof.refs.is_empty() => {
                 connectivity::check_against_all(repository, |command| command, &self.pins, &ImportLimits::default())?;
-                Transaction::prepare(repository, update_ref(), &self.pins, &[])
+                prepare(&[])
             }
             prepared => prepared,
         }?;

@@ -14,6 +14,7 @@ mod keep;
 pub mod meter;
 mod object_fetch;
 pub mod pack;
+mod packed_refs;
 pub mod pins;
 pub mod push;
 pub mod quarantine;

@@ -1,15 +1,22 @@
 //! Pins: refs under `refs/parler/` that say which bundle brought which commits, and keep gc away from them. Written in
-//! one transaction, all or none. No other ref is ever written here.
+//! one transaction, all or none: by git, or, where there are many, as lines of `packed-refs`. No other ref is ever
+//! written here.
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use parler_protocol::{BundleId, Oid};
 
 use crate::bundle::HeaderRef;
 use crate::git::{GitChild, GitCommand, GitError, Side};
 use crate::import::{ImportError, Imported};
+use crate::packed_refs::{NewRef, Obstacle, PackedRefs};
 use crate::repository::{LocalRef, Repository, RepositoryError};
+
+mod peeled;
+
+use peeled::Peeler;
 
 /// Where pins live.
 pub const PIN_ROOT: &str = "refs/parler/";
@@ -21,7 +28,7 @@ const LOCK_PATIENCE: [&str; 3] = [
     "reftable.lockTimeout=10000",
 ];
 
-/// More pins than this in one transaction are many: each is a file of its own, and git waits for the disk after each.
+/// More pins than this in one transaction are many: git makes a file of each, and waits for the disk after each.
 const MANY: usize = 100;
 
 /// Hands many files to the disk without waiting for it after each: we wait once for all, before any ref has its name.
@@ -73,8 +80,10 @@ pub fn pin(repository: &Repository, id: &BundleId, refs: &[HeaderRef], short: bo
     if short && let Some(oid) = repository.find_ref(&base)? {
         present.push(LocalRef { name: base, oid });
     }
+    let present: Vec<&LocalRef> = present.iter().collect();
     let pins = without_taken(pins_of(id, refs, short), id, &present);
-    Transaction::prepare(repository, repository.command(Side::Import, "update-ref"), &pins, &[])?.commit()?;
+    let update_ref = repository.command(Side::Import, "update-ref");
+    Transaction::prepare(repository, update_ref, &pins, &[], None)?.commit()?;
     pack_if_many(repository, pins.len());
     Ok(pins)
 }
@@ -101,7 +110,7 @@ pub fn pack_if_many(repository: &Repository, written: usize) {
 }
 
 /// The pins without the short ones when another bundle whose id begins alike holds the short name.
-pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[LocalRef]) -> Vec<Pin> {
+pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[&LocalRef]) -> Vec<Pin> {
     let (base, below) = (
         format!("{PIN_ROOT}{}", id.short()),
         format!("{PIN_ROOT}{}/", id.short()),
@@ -116,20 +125,34 @@ pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[LocalR
 
 /// A ref transaction that is prepared: it will succeed, and nothing is written yet. Dropping it writes nothing.
 pub(crate) struct Transaction {
-    child: GitChild,
+    /// The pins, unless git writes them.
+    packed: Option<PackedRefs>,
+    /// Holds the locks of what is to be as it was, and of the pins that it writes. None where there is neither.
+    child: Option<GitChild>,
     /// Lies on the disk that git was told not to wait for.
     unflushed: Option<File>,
 }
 
 impl Transaction {
     /// Locks the pins and checks that each ref of `verify` still has its value. `command` is an `update-ref`, which may
-    /// be told of a quarantine: the pins' objects must be visible to it.
+    /// be told of a quarantine: the pins' objects must be visible to it. Those that are not in the repository are in
+    /// `quarantine`.
     pub(crate) fn prepare(
         repository: &Repository,
         mut command: GitCommand,
         pins: &[Pin],
         verify: &[LocalRef],
+        quarantine: Option<&Path>,
     ) -> Result<Self, PinError> {
+        let packed = packed(repository, pins, quarantine);
+        let pins = if packed.is_some() { &[] } else { pins };
+        if packed.is_some() && verify.is_empty() {
+            return Ok(Self {
+                packed,
+                child: None,
+                unflushed: None,
+            });
+        }
         for setting in LOCK_PATIENCE {
             command = command.setting(setting);
         }
@@ -150,17 +173,25 @@ impl Transaction {
         input.push_str("prepare\n");
         child.feed(input.as_bytes())?;
         child.wait_for_answer(b"prepare: ok\n")?;
-        Ok(Self { child, unflushed })
+        Ok(Self {
+            packed,
+            child: Some(child),
+            unflushed,
+        })
     }
 
     /// Writes the refs.
     pub(crate) fn commit(mut self) -> Result<(), PinError> {
+        if let Some(packed) = self.packed.take() {
+            packed.commit().map_err(PinError::Packed)?;
+        }
+        let Some(child) = &mut self.child else { return Ok(()) };
         // The values stand in lock files by now, and get their names next.
         if let Some(disk) = self.unflushed.take() {
             flush(&disk).map_err(PinError::Flush)?;
         }
-        self.child.feed(b"commit\n")?;
-        let answer = self.child.finish()?;
+        child.feed(b"commit\n")?;
+        let answer = child.finish()?;
         if answer.ends_with(b"commit: ok\n") {
             Ok(())
         } else {
@@ -172,8 +203,34 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // At the end of its input git gives up a prepared transaction and removes its locks. After a commit: no effect.
-        let _ = self.child.finish();
+        if let Some(child) = &mut self.child {
+            let _ = child.finish();
+        }
     }
+}
+
+/// Many pins as lines of `packed-refs`, ready to be written. None where they are few, and where git has to do it.
+fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>) -> Option<PackedRefs> {
+    if pins.len() <= MANY {
+        return None;
+    }
+    let peeler = Peeler::open(repository, quarantine);
+    let lines = pins.iter().map(|pin| {
+        Some(NewRef {
+            name: &pin.name,
+            oid: pin.oid,
+            peeled: peeler.peeled(&pin.oid)?,
+        })
+    });
+    let refs: Option<Vec<NewRef<'_>>> = lines.collect();
+    let prepared = refs
+        .ok_or(Obstacle::Unfamiliar("an object cannot be read"))
+        .and_then(|refs| PackedRefs::prepare(repository, refs));
+    match &prepared {
+        Ok(_) => tracing::debug!(pins = pins.len(), "pins: go into packed-refs at once"),
+        Err(obstacle) => tracing::debug!(pins = pins.len(), %obstacle, "pins: go into files"),
+    }
+    prepared.ok()
 }
 
 /// A place on the disk where each ref is a file, if the system can be told to write all of that disk.
@@ -205,6 +262,9 @@ pub enum PinError {
     /// git refused, for example because a ref is in the way.
     #[error("cannot record the bundle under {PIN_ROOT}: {0}")]
     Git(#[from] GitError),
+    /// The new `packed-refs` did not get its name.
+    #[error("cannot record the bundles in packed-refs: {0}")]
+    Packed(#[source] io::Error),
     /// The disk did not take them.
     #[error("cannot record the bundles under {PIN_ROOT}: {0}")]
     Flush(#[source] io::Error),
@@ -260,6 +320,8 @@ mod tests {
             name,
             oid: digit.repeat(40).parse().unwrap(),
         };
+        let without_taken =
+            |pins, id: &BundleId, present: &[LocalRef]| without_taken(pins, id, &present.iter().collect::<Vec<_>>());
         let short = format!("refs/parler/{}", id.short());
         assert_eq!(without_taken(pins.clone(), &id, &[local(short.clone(), "a")]), pins);
         assert_eq!(

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::git::{GitCommand, GitEnvironment};
 use crate::keep::Keep;
+use crate::packed_refs;
 
 /// Begins as git's own object quarantines do, so that `git prune` clears away what we should ever leave.
 const PREFIX: &str = "tmp_objdir-parler-";
@@ -32,10 +33,12 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
     THERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every quarantine of this process, then does what ends it: for a process that is told to end by a signal.
-/// What is being let out just now is let out as a whole before. While `end` runs, no thread makes another quarantine.
+/// Removes every quarantine of this process and its locks on refs, then does what ends it: for a process that is told to
+/// end by a signal. What is being let out just now is let out as a whole before. While `end` runs, no thread makes
+/// another quarantine.
 pub fn remove_all_and(end: impl FnOnce()) {
     let there = there();
+    let _locks = packed_refs::remove_all();
     let began = Instant::now();
     for directory in there.iter() {
         // A git child that has not ended yet may put a file into it, and makes the directory anew where it is gone.

@@ -19,6 +19,7 @@ mod kinship;
 mod parents;
 mod refs;
 mod revision;
+mod shared;
 mod walk;
 
 pub(crate) use config::mapped;
@@ -26,6 +27,7 @@ pub use config::{RemoteConfig, parse_bool};
 pub use history::Boundary;
 pub use refs::{LocalHead, LocalRef};
 pub use revision::{ObjectKind, Resolved};
+pub(crate) use shared::SharedMode;
 
 /// A repository that was found and opened. Cheap to clone, and may be shared between threads.
 ///
@@ -38,6 +40,7 @@ pub struct Repository {
     git_dir: PathBuf,
     common_dir: PathBuf,
     object_format: ObjectFormat,
+    has_ref_files: bool,
     asks_git: bool,
     config: Arc<OnceLock<config::Config>>,
 }
@@ -85,8 +88,8 @@ impl Repository {
             _ => return Err(RepositoryError::UnknownObjectFormat),
         };
         let ref_storage = local.config_snapshot().string("extensions.refStorage");
-        let files = ref_storage.is_none_or(|storage| storage.to_ascii_lowercase() == b"files");
-        let asks_git = !files || git.environment().needs_git();
+        let has_ref_files = ref_storage.is_none_or(|storage| storage.to_ascii_lowercase() == b"files");
+        let asks_git = !has_ref_files || git.environment().needs_git();
         drop(local);
         Ok(Self {
             git,
@@ -94,6 +97,7 @@ impl Repository {
             git_dir,
             common_dir,
             object_format,
+            has_ref_files,
             asks_git,
             config: Arc::default(),
         })
@@ -176,6 +180,11 @@ impl Repository {
         self.asks_git
     }
 
+    /// Whether refs are files, and lines of `packed-refs`.
+    pub(crate) fn has_ref_files(&self) -> bool {
+        self.has_ref_files
+    }
+
     /// A handle for one thread. Replace refs are not followed: what travels is what the ids say.
     fn local(&self) -> gix::Repository {
         let mut local = self.gix.to_thread_local();
@@ -193,7 +202,15 @@ impl std::fmt::Debug for Repository {
     }
 }
 
-fn to_gix(oid: &Oid) -> gix::ObjectId {
+/// The hash as the library calls it.
+pub(crate) fn kind_of(format: ObjectFormat) -> gix::hash::Kind {
+    match format {
+        ObjectFormat::Sha1 => gix::hash::Kind::Sha1,
+        ObjectFormat::Sha256 => gix::hash::Kind::Sha256,
+    }
+}
+
+pub(crate) fn to_gix(oid: &Oid) -> gix::ObjectId {
     gix::ObjectId::try_from(oid.as_bytes()).expect("an oid has 20 or 32 bytes, and both hashes are compiled in")
 }
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use gix::hash::{Kind, oid};
 use gix::objs::{Exists, Find, FindHeader};
 use gix::odb::Handle;
-use parler_protocol::{ObjectFormat, Oid};
+use parler_protocol::Oid;
 
 use crate::pack::entries::{Budget, PackFlaw};
 use crate::pack::resolve::Object;
 use crate::quarantine::Quarantine;
-use crate::repository::Repository;
+use crate::repository::{Repository, kind_of};
 
 /// Object databases, read when they are first asked.
 pub(super) struct Stores {
@@ -90,12 +90,5 @@ impl Stores {
         gix::ObjectId::try_from(id.as_bytes())
             .ok()
             .filter(|id| id.kind() == self.hash)
-    }
-}
-
-fn kind_of(format: ObjectFormat) -> Kind {
-    match format {
-        ObjectFormat::Sha1 => Kind::Sha1,
-        ObjectFormat::Sha256 => Kind::Sha256,
     }
 }

@@ -7,6 +7,7 @@ mod bundle;
 mod child;
 mod concurrent;
 mod joined;
+mod many_pins;
 mod rejected;
 mod repository;
 mod sandbox;

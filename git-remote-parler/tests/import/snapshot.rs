@@ -26,6 +26,11 @@ impl Snapshot {
         Self { files, refs }
     }
 
+    /// Leaves out a file of the git directory.
+    pub fn forget(&mut self, file: &str) {
+        self.files.retain(|name, _| name.trim_start_matches(".git/") != file);
+    }
+
     /// What an import may not change: all but objects and the refs under refs/parler/, however refs are stored.
     pub fn untouchable(&self) -> Self {
         let keep = |name: &str| {
