@@ -159,3 +159,55 @@ fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
     assert_eq!(room_refs(&work.user(), "try")["refs/heads/feature"], tip);
     work.fsck();
 }
+
+/// Many pins go into `packed-refs`, under git's lock on that file.
+#[test]
+fn a_lock_that_a_killed_fetch_leaves_is_known_and_goes() {
+    const BRANCHES: usize = 60;
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let bobs = world.clone_of(&origin, "bobs");
+    let tip = work.commit("a.txt", "more\n");
+    for number in 0..BRANCHES {
+        work.git(["branch", &format!("topic/{number}")]).success();
+    }
+    work.git("push --quiet parler::room/try refs/heads/topic/*:refs/heads/topic/*")
+        .success();
+    bobs.user().parler("recv --room try").success();
+    let fetch = "fetch --quiet parler::room/try topic/1";
+    let locks = || -> Vec<String> {
+        let names = std::fs::read_dir(bobs.path().join(".git")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut locks: Vec<_> = names.filter(|name| name.starts_with("packed-refs.")).collect();
+        locks.sort_unstable();
+        locks
+    };
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut gate = Gate::before_git(&world);
+        let running = gate.holds_git_of(&bobs.user()).start_git(fetch);
+        // It holds what the bundle builds on, while the pins lie beside `packed-refs`.
+        while let child = gate.wait_for_arrival_or_end(&running).expect("refs are locked")
+            && !child.contains("update-ref")
+        {
+            gate.open();
+        }
+        assert_eq!(locks().len(), 2, "{:?}", locks());
+        running.signal_group(signal);
+        assert!(!running.wait().either().is_success());
+        assert!(bobs.pins().is_empty());
+        if signal == Signal::INT {
+            assert_eq!(locks(), [""; 0]);
+        }
+    }
+    assert_eq!(locks()[0], "packed-refs.lock");
+    let packing = bobs.git("-c core.packedRefsTimeout=0 pack-refs --all").either();
+    assert!(packing.err().contains("packed-refs.lock"), "{packing:?}");
+    bobs.git(fetch).success();
+    assert_eq!(bobs.rev("FETCH_HEAD"), tip);
+    assert_eq!(bobs.pins().len(), 2 * BRANCHES);
+    assert_eq!(locks(), [""; 0]);
+    bobs.fsck();
+    bobs.git("pack-refs --all").success();
+    assert_tidy("after all", &Snapshot::of(&bobs));
+}

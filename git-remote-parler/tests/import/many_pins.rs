@@ -17,8 +17,8 @@ use crate::bundle::{bundle_of, bytes_of};
 use crate::sandbox::{Repo, Sandbox};
 use crate::snapshot::Snapshot;
 
-/// Branches of a bundle.
-const BRANCHES: usize = 120;
+/// Branches of a bundle: just enough that its pins are many.
+const BRANCHES: usize = 51;
 /// Pins of a bundle: each ref under the short and the whole id.
 const PINS: usize = 2 * (BRANCHES + 1);
 
