@@ -5,6 +5,7 @@
 //! and never looks into a pack.
 
 pub mod blob_store;
+pub mod fail_point;
 pub mod store;
 pub mod wake;
 

@@ -2,6 +2,7 @@
 //! are removed when a hub starts, before it answers anybody; while it runs, one of them may be about to get its row.
 
 use crate::blob_store::{BlobError, BlobStore};
+use crate::fail_point::{FailPoint, reached};
 use crate::store::{Store, StoreError};
 
 /// Why orphans could not be looked for.
@@ -24,6 +25,7 @@ pub(crate) async fn collect(store: &dyn Store, blobs: &dyn BlobStore) -> Result<
         let known = store.file_blobs(first_byte).await?;
         for id in stored.iter().filter(|id| !known.contains(*id)) {
             blobs.remove(id).await?;
+            reached(FailPoint::OrphanRemoved);
             removed += 1;
         }
     }

@@ -3,6 +3,8 @@
 mod admit;
 mod arguments;
 mod check;
+#[cfg(debug_assertions)]
+mod fail_point;
 mod limit_options;
 mod log;
 mod manual;
@@ -40,7 +42,10 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the program.
 pub(crate) fn run() -> ExitCode {
-    let done = mistake::arguments().and_then(|arguments| match arguments.command {
+    let arguments = mistake::arguments();
+    #[cfg(debug_assertions)]
+    let arguments = arguments.and_then(|arguments| fail_point::arm().map(|()| arguments));
+    let done = arguments.and_then(|arguments| match arguments.command {
         Command::Admit(arguments) => admit::admit(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),

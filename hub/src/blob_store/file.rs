@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use super::{BlobError, BlobStore, BlobStream, BlobUpload, KeptStaged, StagedBlob};
 use crate::directory::sync_directory;
 use crate::disk_space::{DiskSpace, FreeFloor};
+use crate::fail_point::{FailPoint, reached};
 
 /// Where uploads are written before they have a name.
 const TEMPORARY_DIRECTORY: &str = "tmp";
@@ -70,6 +71,7 @@ impl FileBlobStore {
         for entry in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(entry?.path())?;
         }
+        reached(FailPoint::BlobsOpened);
         Ok(Self::of(directory, FreeFloor::percent(free_floor)))
     }
 
@@ -192,9 +194,12 @@ impl Shared {
         make_directory(&fan_out).map_err(write_error)?;
         if self.size(id)? != Some(size) {
             self.synced(file.sync_all())?;
+            reached(FailPoint::BlobSynced);
             place(&self.path(id))?;
+            reached(FailPoint::BlobNamed);
         }
         self.synced(sync_directory(&fan_out))?;
+        reached(FailPoint::BlobDirectorySynced);
         let fan_out_synced = &self.fan_out_synced[usize::from(id.as_bytes()[0])];
         if !fan_out_synced.load(Ordering::Acquire) {
             self.synced(sync_directory(&self.directory))?;
@@ -207,6 +212,7 @@ impl Shared {
             }
             self.entry_synced.store(true, Ordering::Release);
         }
+        reached(FailPoint::BlobDurable);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::answer::{room_json, with_messages};
 use crate::blob_store::BlobError;
 use crate::body::{BodyReader, check_announced, content_length, media_type};
+use crate::fail_point::{FailPoint, reached};
 use crate::metrics::Counted;
 use crate::posted_message::PostedMessage;
 use crate::problem::Refusal;
@@ -271,6 +272,7 @@ fn append_of(call: &RoomCall, message: PostedMessage, headers: Headers, blob: Op
 
 async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
     let appended = call.run(|| call.store().append(append.clone())).await?;
+    reached(FailPoint::MessageStored);
     if appended.is_new {
         call.state.metrics.messages.inc();
         call.state.wake.notify(&call.room.key(), appended.posted.head);

@@ -11,6 +11,7 @@ use parler_protocol::{ErrorCode, UploadId, paths};
 
 use crate::answer::json;
 use crate::body::{BodyReader, Json, content_length, media_type};
+use crate::fail_point::{FailPoint, reached};
 use crate::handlers::messages::idempotency_key;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
@@ -106,6 +107,7 @@ async fn take(
         }
     }
     let offset = held.settle().await?;
+    reached(FailPoint::UploadPartTaken);
     answer(call, StatusCode::OK, &uploads.progress(upload, offset)).await
 }
 

@@ -39,6 +39,7 @@ use self::failure::Failure;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::disk_space::FreeFloor;
+use crate::fail_point::{FailPoint, reached};
 
 pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
 
@@ -124,6 +125,7 @@ impl SqliteStore {
     /// Blocks for some milliseconds.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let directory = DataDirectory::open(path.as_ref())?;
+        reached(FailPoint::DirectoryLocked);
         let database = directory.database();
         let failed = |source| OpenError::Database {
             path: database.clone(),
@@ -147,6 +149,7 @@ impl SqliteStore {
 
         let readers = Readers::open(&database, options.readers).map_err(failed)?;
         let writer = Writer::start(connection, directory, &options).map_err(not_opened)?;
+        reached(FailPoint::StoreOpened);
         Ok(Self { hub, readers, writer })
     }
 }

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::{BlobError, Shared, absent_or, names, write_error};
 use crate::blob_store::{KeptStaged, PIECE_BYTES, StagedBlob};
+use crate::fail_point::{FailPoint, reached};
 
 /// Longest note that is read back: they are ours, so a longer one is none.
 const MAX_NOTE_BYTES: u64 = 64 << 10; // 64 KiB
@@ -61,7 +62,9 @@ impl FileStaged {
         };
         // The note first: bytes without one are nobody's.
         options(shared.note(&id))?.write_all(note).map_err(write_error)?;
+        reached(FailPoint::UploadNoted);
         let file = options(shared.part(&id))?;
+        reached(FailPoint::UploadMade);
         Ok(Self::of(PartialFile {
             shared,
             id,
@@ -174,6 +177,7 @@ impl PartialFile {
         if let Some(hash) = &mut self.hash {
             hash.update(bytes);
         }
+        reached(FailPoint::UploadPieceWritten);
         Ok(())
     }
 
@@ -181,6 +185,7 @@ impl PartialFile {
         if self.digest()? != *id {
             return Err(BlobError::Mismatch(*id));
         }
+        reached(FailPoint::UploadHashed);
         self.sealed = true;
         let (shared, upload) = (&self.shared, &self.id);
         shared.publish(id, &self.file, self.length, |to| {
@@ -188,6 +193,7 @@ impl PartialFile {
             let link = shared.temporary().join(upload.to_string());
             absent_or(std::fs::remove_file(&link))?;
             std::fs::hard_link(shared.part(upload), &link).map_err(write_error)?;
+            reached(FailPoint::UploadLinked);
             std::fs::rename(&link, to).map_err(write_error)
         })
     }
@@ -225,7 +231,10 @@ impl Shared {
 
     fn remove_staged(&self, id: &UploadId) -> Result<(), BlobError> {
         absent_or(std::fs::remove_file(self.part(id)))?;
-        absent_or(std::fs::remove_file(self.note(id)))
+        reached(FailPoint::UploadBytesRemoved);
+        absent_or(std::fs::remove_file(self.note(id)))?;
+        reached(FailPoint::UploadRemoved);
+        Ok(())
     }
 }
 

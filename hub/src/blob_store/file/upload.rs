@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::{BlobError, Reservation, Shared, blocking, write_error};
 use crate::blob_store::{BlobUpload, PIECE_BYTES};
+use crate::fail_point::{FailPoint, reached};
 
 /// An upload.
 pub(super) struct FileUpload {
@@ -55,6 +56,7 @@ impl FileUpload {
             .prefix("upload-")
             .tempfile_in(shared.temporary())
             .map_err(write_error)?;
+        reached(FailPoint::BlobFileMade);
         let file = PartialFile {
             shared,
             file,
@@ -127,6 +129,7 @@ impl PartialFile {
         self.hash.update(bytes);
         self.file.as_file_mut().write_all(bytes).map_err(write_error)?;
         self.reservation.written(bytes.len() as u64);
+        reached(FailPoint::BlobPieceWritten);
         Ok(())
     }
 
@@ -135,9 +138,12 @@ impl PartialFile {
         if BundleId::from_digest(hash.finalize().into()) != id {
             return Err(BlobError::Mismatch(id));
         }
+        reached(FailPoint::BlobHashed);
         let (file, path) = file.into_parts();
         shared.publish(&id, &file, size, |to| {
-            path.persist(to).map_err(|error| write_error(error.error))
+            std::fs::rename(&path, to).map_err(write_error)?;
+            // It has another name now.
+            path.keep().map(drop).map_err(|error| write_error(error.error))
         })
     }
 }

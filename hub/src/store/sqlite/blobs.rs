@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failure::Failure;
 use super::{column, rooms};
+use crate::fail_point::{FailPoint, reached};
 use crate::store::{BlobLocation, Need, NewBlob, StoreError};
 
 /// Stores the blob unless it is there, and links it to the room unless it is.
@@ -20,12 +21,14 @@ pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob
     connection
         .prepare_cached("INSERT INTO blobs (id, size, bytes) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO NOTHING")?
         .execute((id.as_bytes(), size.cast_signed(), bytes))?;
+    reached(FailPoint::BlobInserted);
     connection
         .prepare_cached(
             "INSERT INTO room_blobs (room, blob, seq) SELECT ?1, blob, ?3 FROM blobs WHERE id = ?2
              ON CONFLICT (room, blob) DO NOTHING",
         )?
         .execute((room, id.as_bytes(), column(seq)))?;
+    reached(FailPoint::BlobLinked);
     Ok(())
 }
 

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::OpenError;
@@ -88,7 +89,6 @@ pub(super) fn lock_if_free(path: &Path) -> Result<Option<DirectoryLock>, OpenErr
 
 /// Makes what is missing of the path, each with its entry on disk before anything is put into it.
 fn make_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
     if path.is_dir() {
         return Ok(());
     }
@@ -106,6 +106,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Opens a file that only its owner can read, made if need be and never through a link.
 pub(super) fn make_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::data_directory::make_file;
 use super::{OpenError, connection, schema};
 use crate::directory::sync_directory;
+use crate::fail_point::{FailPoint, reached};
 
 /// What is added to the database's name until it is whole.
 const UNFINISHED: &str = "-new";
@@ -35,6 +36,7 @@ pub(super) fn make_if_missing(database: &Path, random: [u8; 16], now: i64) -> Re
     }
     // SQLite would make it readable for everybody; the files it adds take over the mode of this one.
     let file = make_file(&unfinished).map_err(at(&unfinished))?;
+    reached(FailPoint::NewDatabaseMade);
     connection::open_new(&unfinished)
         .and_then(|connection| {
             schema::migrate(&connection)?;
@@ -45,8 +47,11 @@ pub(super) fn make_if_missing(database: &Path, random: [u8; 16], now: i64) -> Re
             path: unfinished.clone(),
             source,
         })?;
+    reached(FailPoint::NewDatabaseFilled);
     file.sync_all().map_err(at(&unfinished))?;
+    reached(FailPoint::NewDatabaseSynced);
     fs::rename(&unfinished, database).map_err(at(database))?;
+    reached(FailPoint::NewDatabaseNamed);
     // Whoever is killed before this has been answered nothing: the first sync of a log syncs the directory as well.
     let directory = database.parent().unwrap_or(Path::new("."));
     sync_directory(directory).map_err(at(directory))

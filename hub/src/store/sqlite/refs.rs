@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::failure::Failure;
 use super::rooms::RoomRow;
 use super::{column, parsed, rooms, seq_of};
+use crate::fail_point::{FailPoint, reached};
 use crate::store::{Need, StoreError};
 
 /// Ref changes that have been found allowed.
@@ -94,6 +95,7 @@ impl RefChanges {
                 None => delete.execute((room, name.as_str()))?,
             };
         }
+        reached(FailPoint::RefsMoved);
         if let Some(format) = self.object_format {
             rooms::set_object_format(connection, room, format)?;
         }

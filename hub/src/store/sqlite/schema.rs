@@ -6,6 +6,7 @@ use parler_protocol::HubId;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::OpenError;
+use crate::fail_point::{FailPoint, reached};
 
 /// `Prlr`, in the header of the file: tells `file` and us whose database it is.
 const APPLICATION_ID: i64 = 0x5072_6c72;
@@ -59,10 +60,14 @@ pub(super) fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let found = usize::try_from(format(connection)?).unwrap_or_default();
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {
         let format = index + 1;
+        connection.execute_batch(&format!("BEGIN IMMEDIATE; {migration}"))?;
+        reached(FailPoint::MigrationApplied);
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {migration}
-             PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {format}; COMMIT;"
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {format};"
         ))?;
+        reached(FailPoint::MigrationStamped);
+        connection.execute_batch("COMMIT")?;
+        reached(FailPoint::MigrationCommitted);
     }
     Ok(())
 }
@@ -79,5 +84,6 @@ pub(super) fn hub_id(connection: &Connection, random: [u8; 16], now: i64) -> rus
         "INSERT INTO hub (only_row, id, created_at) VALUES (1, ?1, ?2)",
         (random, now),
     )?;
+    reached(FailPoint::HubIdMade);
     Ok(HubId::from_bytes(random))
 }

@@ -19,6 +19,7 @@ use super::batch::{Batch, Memory};
 use super::data_directory::DataDirectory;
 use super::failure::{Failure, Severity};
 use crate::disk_space::{DiskSpace, FreeFloor};
+use crate::fail_point::{FailPoint, reached};
 use crate::store::{CommitStats, StoreError};
 
 /// Most operations in one transaction.
@@ -290,10 +291,12 @@ impl Worker {
             self.write(&mut batch);
             for operation in batch {
                 operation.answer();
+                reached(FailPoint::OperationAnswered);
             }
             self.checkpoint_if_due();
         }
         let closed = self.close();
+        reached(FailPoint::Closed);
         if let Some(reply) = close {
             let _ = reply.send(closed);
         }
@@ -334,7 +337,9 @@ impl Worker {
 
     fn transact(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Interrupted> {
         let run = |sql| self.connection.prepare_cached(sql)?.execute(()).map(drop);
+        reached(FailPoint::BatchTaken);
         run("BEGIN IMMEDIATE")?;
+        reached(FailPoint::BatchBegun);
         let bytes = operations.iter().map(|operation| operation.bytes()).sum::<usize>();
         // Where the system cannot tell, the disk itself will.
         let has_room =
@@ -354,10 +359,13 @@ impl Worker {
                     run("ROLLBACK TO operation")?;
                 }
                 run("RELEASE operation")?;
+                reached(FailPoint::SavepointReleased);
             }
         }
         batch.finish()?;
+        reached(FailPoint::BatchFinished);
         run("COMMIT")?;
+        reached(FailPoint::BatchCommitted);
         Ok(())
     }
 
@@ -392,6 +400,7 @@ impl Worker {
             "RESTART"
         };
         self.checkpointed_pages = pages;
+        reached(FailPoint::CheckpointDue);
         if let Err(error) = self.checkpoint(how) {
             match Severity::of(&error) {
                 // Everything is in the log still, and will be copied when there is space.
@@ -399,6 +408,7 @@ impl Worker {
                 Severity::Fatal => self.stop(&error),
             }
         }
+        reached(FailPoint::CheckpointDone);
     }
 
     fn checkpoint(&self, how: &str) -> rusqlite::Result<()> {
@@ -410,9 +420,11 @@ impl Worker {
         if let Some(reason) = self.stopped.get() {
             return Err(StoreError::Stopped(reason.clone()));
         }
+        reached(FailPoint::CloseBegun);
         self.checkpoint("TRUNCATE")
             // The last connection to go takes the files of the log with it.
             .and_then(|()| {
+                reached(FailPoint::CloseCheckpointed);
                 self.connection
                     .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             })
