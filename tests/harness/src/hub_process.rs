@@ -1,16 +1,20 @@
 //! A hub in a process of its own, which can be ended as a power cut would and started again on the same data and port.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Instant;
 
-use crate::process::end_process;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process::{end_process, ends_by};
 use crate::{DEADLINE, RequestLog, World};
 
 /// What a hub says before its address.
@@ -24,6 +28,8 @@ pub struct HubProcess {
     command: Box<HubCommand>,
     data: PathBuf,
     child: Option<Child>,
+    variables: Vec<(&'static str, OsString)>,
+    said: Arc<Mutex<Vec<String>>>,
     scheme: String,
     address: String,
     log: RequestLog,
@@ -33,17 +39,38 @@ impl HubProcess {
     /// Starts a hub at a port that the kernel chooses, on a data directory of this name in the world.
     #[track_caller]
     pub fn start(world: &World, name: &str, command: impl Fn(&str, &Path) -> Command + Send + Sync + 'static) -> Self {
+        let mut hub = Self::not_started(world, name, command);
+        hub.restart();
+        hub
+    }
+
+    /// A hub that [`HubProcess::restart`] starts for the first time.
+    pub fn not_started(
+        world: &World,
+        name: &str,
+        command: impl Fn(&str, &Path) -> Command + Send + Sync + 'static,
+    ) -> Self {
         let directory = world.directory(name);
-        let mut hub = Self {
+        Self {
             command: Box::new(command),
             data: directory.join("data"),
             child: None,
+            variables: Vec::new(),
+            said: Arc::default(),
             scheme: "http".to_owned(),
             address: "127.0.0.1:0".to_owned(),
             log: RequestLog::at(directory.join("log")),
-        };
-        hub.restart();
-        hub
+        }
+    }
+
+    /// The variables that it is started with from now on, besides those of its command.
+    pub fn set_variables(&mut self, variables: Vec<(&'static str, OsString)>) {
+        self.variables = variables;
+    }
+
+    /// One more of them.
+    pub fn add_variable(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.variables.push((name, value.into()));
     }
 
     /// `parler-hub serve`, open to every key.
@@ -62,6 +89,17 @@ impl HubProcess {
     /// Starts the hub again where it was, and waits until it serves.
     #[track_caller]
     pub fn restart(&mut self) {
+        if let Err(status) = self.try_restart() {
+            panic!("the hub says no address and ends: {status}\n{}", self.log.text());
+        }
+    }
+
+    /// The same for a hub that may end before it serves.
+    ///
+    /// # Errors
+    /// How it ended.
+    #[track_caller]
+    pub fn try_restart(&mut self) -> Result<(), ExitStatus> {
         assert!(self.child.is_none(), "the hub runs");
         let log = File::options()
             .create(true)
@@ -70,6 +108,7 @@ impl HubProcess {
             .expect("a log file");
         let mut command = (self.command)(&self.address, &self.data);
         command
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -80,12 +119,14 @@ impl HubProcess {
         let stdout = child.stdout.take().expect("piped");
         self.child = Some(child);
         let (send, receive) = mpsc::channel();
+        let said = Arc::clone(&self.said);
         thread::spawn(move || {
             // Reads on after the address, so that the hub never writes into a pipe that nobody reads.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some((_, address)) = line.split_once(LISTENING) {
                     let _ = send.send(address.trim().to_owned());
                 }
+                said.lock().expect("no reader panics").push(line);
             }
         });
         match receive.recv_timeout(DEADLINE) {
@@ -93,9 +134,39 @@ impl HubProcess {
                 let (scheme, address) = url.split_once("://").expect("a URL");
                 self.scheme = scheme.to_owned();
                 self.address = address.to_owned();
+                Ok(())
             }
-            Err(_) => panic!("the hub says no address: {command:?}\n{}", self.log.text()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(self.wait_for_end()),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                panic!("the hub says no address: {command:?}\n{}", self.log.text())
+            }
         }
+    }
+
+    /// Its process, while it runs or was not waited for.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a hub that was started").id()
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a hub that was started");
+        if !ends_by(Pid::from_child(&child), Instant::now() + DEADLINE) {
+            self.child = Some(child);
+            panic!("the hub does not end\n{}", self.log.text());
+        }
+        child.wait().expect("our own child")
+    }
+
+    /// Asks it to end in good order, and waits until it has.
+    #[track_caller]
+    pub fn terminate(&mut self) -> ExitStatus {
+        let child = self.child.as_ref().expect("a hub that was started");
+        // One that has ended meanwhile needs no signal.
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        self.wait_for_end()
     }
 
     /// Ends the hub as a power cut would.
@@ -105,6 +176,11 @@ impl HubProcess {
             end_process(child.id());
             child.wait().expect("our own child");
         }
+    }
+
+    /// What it has said on standard output, in all its lives.
+    pub fn said(&self) -> Vec<String> {
+        self.said.lock().expect("no reader panics").clone()
     }
 
     /// `http://127.0.0.1:PORT`, or https where it has a certificate.

@@ -220,7 +220,7 @@ fn pid(child: &Child) -> Pid {
 }
 
 /// Waits for the end of a process. False: it still runs.
-fn ends_by(pid: Pid, deadline: Instant) -> bool {
+pub(crate) fn ends_by(pid: Pid, deadline: Instant) -> bool {
     // No such process any more: it has ended.
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
         return true;
@@ -245,6 +245,17 @@ pub fn end_process(process: u32) {
     let _ = kill_process(pid, Signal::KILL);
     assert!(
         ends_by(pid, Instant::now() + DEADLINE),
+        "process {process} does not end"
+    );
+}
+
+/// Waits until a process has ended, whoever waits for it besides.
+#[track_caller]
+pub fn wait_for_end_of(process: u32) {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let pid = pid.expect("the id of a process");
+    assert!(
+        ends_by(pid, Instant::now() + 4 * DEADLINE),
         "process {process} does not end"
     );
 }
