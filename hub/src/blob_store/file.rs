@@ -9,8 +9,8 @@ mod upload;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
@@ -44,10 +44,12 @@ struct Shared {
     free_floor: FreeFloor,
     /// Bytes that running uploads may still write.
     reserved: AtomicU64,
-    /// Whether the entry of a first-level directory is known to be on disk.
-    fan_out_synced: [AtomicBool; FAN_OUT],
-    /// Whether the entry of `directory` itself is.
-    entry_synced: AtomicBool,
+    /// Taken while a first-level directory is synced. Inside: whether its own entry is known to be on disk.
+    fan_out_entries: [Mutex<bool>; FAN_OUT],
+    /// Taken while `directory` is synced.
+    directory_turn: Mutex<()>,
+    /// Taken while its parent is. Inside: whether the entry of `directory` is known to be on disk.
+    entry: Mutex<bool>,
     /// Set when an fsync failed: nobody knows any more what the disk holds of it, and asking again would be answered
     /// wrongly with yes.
     stopped: AtomicBool,
@@ -87,8 +89,9 @@ impl FileBlobStore {
                 directory,
                 free_floor,
                 reserved: AtomicU64::new(0),
-                fan_out_synced: [const { AtomicBool::new(false) }; FAN_OUT],
-                entry_synced: AtomicBool::new(false),
+                fan_out_entries: [const { Mutex::new(false) }; FAN_OUT],
+                directory_turn: Mutex::new(()),
+                entry: Mutex::new(false),
                 stopped: AtomicBool::new(false),
             }),
         }
@@ -198,20 +201,25 @@ impl Shared {
             place(&self.path(id))?;
             reached(FailPoint::BlobNamed);
         }
-        self.synced(sync_directory(&fan_out))?;
+        let entry = &self.fan_out_entries[usize::from(id.as_bytes()[0])];
+        let mut has_entry = entry.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sync_in_turn(&fan_out)?;
         reached(FailPoint::BlobDirectorySynced);
-        let fan_out_synced = &self.fan_out_synced[usize::from(id.as_bytes()[0])];
-        if !fan_out_synced.load(Ordering::Acquire) {
-            self.synced(sync_directory(&self.directory))?;
-            fan_out_synced.store(true, Ordering::Release);
+        if !*has_entry {
+            let _turn = self.directory_turn.lock().unwrap_or_else(PoisonError::into_inner);
+            self.sync_in_turn(&self.directory)?;
+            *has_entry = true;
         }
+        drop(has_entry);
         // With the first blob, not when the store is opened: most starts bring none, and each sync waits for the disk.
-        if !self.entry_synced.load(Ordering::Acquire) {
+        let mut has_entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*has_entry {
             if let Some(parent) = self.directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                self.synced(sync_directory(parent))?;
+                self.sync_in_turn(parent)?;
             }
-            self.entry_synced.store(true, Ordering::Release);
+            *has_entry = true;
         }
+        drop(has_entry);
         reached(FailPoint::BlobDurable);
         Ok(())
     }
@@ -222,6 +230,13 @@ impl Shared {
         } else {
             Ok(())
         }
+    }
+
+    /// Syncs a directory whose lock is held: of two at one time the second could be told that all is well after the first
+    /// was told otherwise, and before anybody knew.
+    fn sync_in_turn(&self, directory: &Path) -> Result<(), BlobError> {
+        self.check_running()?;
+        self.synced(sync_directory(directory))
     }
 
     /// What became of an fsync; after one that failed the store takes nothing more, and says so at once.

@@ -2,6 +2,7 @@
 //! is answered before the commit has returned. After an error that leaves in doubt what the disk holds it writes
 //! nothing more, and tries no fsync again: a second one may claim what the first could not do.
 
+use std::fmt::Display;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,6 +19,7 @@ use super::SqliteOptions;
 use super::batch::{Batch, Memory};
 use super::data_directory::DataDirectory;
 use super::failure::{Failure, Severity};
+use crate::directory::sync_directory;
 use crate::disk_space::{DiskSpace, FreeFloor};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{CommitStats, StoreError};
@@ -75,6 +77,7 @@ impl Writer {
             free_floor: options.free_floor,
             commits: options.commits.clone(),
             directory,
+            is_log_named: false,
         };
         let thread = std::thread::Builder::new().name("parler-writer".to_owned()).spawn({
             let stopped = Arc::clone(&stopped);
@@ -263,6 +266,8 @@ struct Worker {
     commits: CommitStats,
     /// Locked until the connection, which is above, is closed.
     directory: DataDirectory,
+    /// Whether the directory's entry of the log is known to be on disk.
+    is_log_named: bool,
 }
 
 impl Worker {
@@ -307,6 +312,7 @@ impl Worker {
         if batch.is_empty() {
             return;
         }
+        self.name_log();
         if let Some(reason) = self.stopped.get() {
             batch
                 .iter_mut()
@@ -332,6 +338,18 @@ impl Worker {
                 (None, Severity::Full) => StoreError::StorageFull,
                 (None, _) => StoreError::Database(interrupted.error.to_string()),
             });
+        }
+    }
+
+    /// Brings the name of the log to the disk, before the first commit of a run. SQLite does so behind it, and does not look
+    /// at what came of that; asked again, the kernel would have forgotten.
+    fn name_log(&mut self) {
+        if self.is_log_named || self.stopped.get().is_some() {
+            return;
+        }
+        match sync_directory(self.directory.path()) {
+            Ok(()) => self.is_log_named = true,
+            Err(error) => self.stop(&error),
         }
     }
 
@@ -381,7 +399,7 @@ impl Worker {
     }
 
     /// Ends writing for ever. Said once: the first reason is the one that matters.
-    fn stop(&self, error: &rusqlite::Error) {
+    fn stop(&self, error: &impl Display) {
         let _ = self.stopped.set(error.to_string());
     }
 
