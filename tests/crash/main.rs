@@ -1,8 +1,16 @@
-//! What a hub still knows after its process was ended in the middle of work: everything that it acknowledged, once, in
-//! order. Ends the real program with SIGKILL; what only a power cut could show is shown elsewhere.
+//! What a hub still knows after its process was ended in the middle of work, or its disk failed: everything that it
+//! acknowledged, once, in order; and that it says nothing before the disk has it. Ends the real program with SIGKILL.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod busy_agent;
+mod disk_errors;
+// Steps at which a hub can be ended are in debug builds only.
+#[cfg(debug_assertions)]
+mod fail_points;
 mod killed_hub;
+mod load;
 mod memory;
+mod order;
+mod stage;
+mod worker;

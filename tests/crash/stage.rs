@@ -1,0 +1,178 @@
+//! A hub's data directory with a room and its members, made once and copied for each trial; and what must be true after it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use parler_harness::{HubProcess, PlainHttp, RawClient, World, audit_acknowledged, audit_room, blobs_of};
+use parler_protocol::api::CreateInvite;
+use parler_protocol::limits::INLINE_BLOB_BYTES;
+use parler_protocol::{AgentKey, AgentName, Head, HubId, RoomName, paths};
+
+use super::worker::Work;
+
+/// Agents there are.
+const SEATS: usize = 3;
+
+/// Somebody in the room.
+pub(crate) struct Seat {
+    pub(crate) key: Arc<AgentKey>,
+    pub(crate) name: AgentName,
+    pub(crate) token: String,
+}
+
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) hub: HubId,
+    pub(crate) room: RoomName,
+    pub(crate) head: Head,
+    pub(crate) seats: Vec<Seat>,
+    code: String,
+    template: PathBuf,
+}
+
+/// The program, on a directory that no trial has touched.
+pub(crate) fn hub_at(world: &World, name: &str) -> HubProcess {
+    HubProcess::not_started(world, name, HubProcess::program(env!("CARGO_BIN_EXE_parler-hub")))
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let world = World::new("/no/program/is/needed");
+        let mut hub = hub_at(&world, "template");
+        hub.restart();
+        let room: RoomName = "crash".parse().unwrap();
+        let owner = RawClient::new(&hub.url(), "owner");
+        let invite = CreateInvite {
+            room: room.clone(),
+            ttl_secs: None,
+            max_uses: None,
+        };
+        let code = owner.calls.create_invite(&invite).unwrap().code.to_string();
+        let seats = (0..SEATS).map(|number| {
+            let client = RawClient::new(&hub.url(), &format!("agent{number}"));
+            client.join(&code);
+            let identity = client.calls.identity();
+            Seat {
+                key: Arc::clone(&identity.key),
+                name: identity.name.clone(),
+                token: client.calls.open_session().unwrap().token,
+            }
+        });
+        let seats = seats.collect();
+        let (id, head) = (owner.calls.hub_id().unwrap(), owner.head(&room));
+        assert!(hub.terminate().success());
+        Self {
+            template: hub.data().to_owned(),
+            world,
+            hub: id,
+            room,
+            head,
+            seats,
+            code,
+        }
+    }
+
+    /// A hub of this name on a copy, not started yet.
+    pub(crate) fn hub(&self, name: &str) -> HubProcess {
+        let hub = hub_at(&self.world, name);
+        copy(&self.template, hub.data());
+        hub
+    }
+
+    /// Everything that was acknowledged is there, once and in order, and nothing else; and the files are those that it
+    /// needs. The hub has just been started.
+    #[track_caller]
+    pub(crate) fn audit(&self, hub: &HubProcess, work: &[Work]) {
+        let auditor = RawClient::new(&hub.url(), "auditor");
+        auditor.join(&self.code);
+        let http = |token: &str| PlainHttp {
+            authority: hub.authority().to_owned(),
+            token: token.to_owned(),
+        };
+        let log = audit_room(&auditor.calls, &http(&self.seats[0].token), &self.room);
+        for work in work {
+            let http = http(&work.http.token);
+            audit_acknowledged(&http, &self.room, &log, &work.acknowledged);
+            assert_eq!(log.refs.get(&work.branch), work.at.as_ref(), "{}", work.branch);
+            let page = http.get(&format!("{}?limit=0", paths::messages(&self.room)));
+            assert_eq!(page.json()["cursor"].as_u64(), Some(work.cursor));
+        }
+        let acknowledged: usize = work.iter().map(|work| work.acknowledged.len()).sum();
+        assert_eq!(
+            log.messages.len(),
+            acknowledged,
+            "every message was acknowledged in the end, so there are no more"
+        );
+
+        assert_checked(hub.data());
+        let files = blobs_of(&log).into_iter().filter(|(_, size)| *size > INLINE_BLOB_BYTES);
+        let files: BTreeSet<_> = files.map(|(id, _)| id.to_string()).collect();
+        assert_eq!(blob_files(hub.data()), files);
+        for empty in ["blobs/tmp", "blobs/uploads"] {
+            assert_eq!(names(&hub.data().join(empty)), Vec::<String>::new(), "{empty}");
+        }
+    }
+}
+
+/// Removes what a trial left.
+pub(crate) fn forget(mut hub: HubProcess) {
+    hub.kill();
+    let directory = hub.data().parent().unwrap().to_owned();
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// The program's own check finds nothing, of use or not.
+#[track_caller]
+pub(crate) fn assert_checked(data: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parler-hub"));
+    let checked = command
+        .args(["check", "--data"])
+        .arg(data)
+        .env_clear()
+        .output()
+        .unwrap();
+    let told = String::from_utf8(checked.stdout).unwrap();
+    assert!(
+        checked.status.success() && told.ends_with("all is well\n") && !told.contains("(harmless)"),
+        "{told}{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
+}
+
+/// Copies a directory.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    make_directory(to);
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Makes a directory as a hub would.
+pub(crate) fn make_directory(path: &Path) {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path).unwrap();
+}
+
+/// The names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// The files that have a blob's name.
+fn blob_files(data: &Path) -> BTreeSet<String> {
+    let blobs = data.join("blobs");
+    let directories = names(&blobs).into_iter().filter(|name| name.len() == 2);
+    directories.flat_map(|name| names(&blobs.join(name))).collect()
+}
