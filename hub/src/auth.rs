@@ -84,6 +84,7 @@ pub(crate) async fn authenticate(
     };
     let principal = principal.ok_or_else(|| state.unauthenticated("no session, or one that ended"))?;
     caller.is(principal.agent);
+    state.presence.heard(principal.agent, state.now_ms());
     Ok((principal, None))
 }
 

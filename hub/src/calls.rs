@@ -4,15 +4,15 @@
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
     BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenSession, Page,
-    PostMessage, Posted, Pushes, RefList, RoomAnswer, RoomList, SessionOpened, TokenCreated, TokenList, TokenSummary,
-    UploadProgress, WantedBundles,
+    PostMessage, Posted, Pushes, Receipts, RefList, RoomAnswer, RoomList, SessionOpened, TokenCreated, TokenList,
+    TokenSummary, UploadProgress, WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
 
 use crate::handlers::{
-    blobs, bundles, cursor, events, health, invites, messages, openapi, pushes, refs, rooms, sessions, stream, tokens,
-    uploads,
+    blobs, bundles, cursor, events, health, invites, messages, openapi, pushes, receipts, refs, rooms, sessions,
+    stream, tokens, uploads,
 };
 use crate::openapi::{Answer, Call, Header};
 
@@ -130,6 +130,14 @@ pub(crate) fn calls() -> Vec<Call> {
             .answers(Answer::json::<Posted>(200, "It had been posted before.").with(head))
             .answers(Answer::json::<Posted>(201, "It is on disk.").with(head))
             .refuses(POST_REFUSALS),
+        Call::get(template::RECEIPTS, receipts::get)
+            .called("readReceipts", "What the hub knows of a message and its readers")
+            .query::<u64>(
+                "wait",
+                "Seconds to wait where nothing has changed since `since`; never more than 55.",
+            )
+            .query::<String>("since", "A `version` already had.")
+            .answers(Answer::json::<Receipts>(200, "How they stand.").with(head)),
         Call::post(template::UPLOADS, uploads::begin)
             .called("beginUpload", "Begin to upload a blob")
             .header::<messages::IdempotencyKey>(paths::IDEMPOTENCY_KEY_HEADER, SAME_KEY)

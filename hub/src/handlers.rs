@@ -10,6 +10,7 @@ pub(crate) mod invites;
 pub(crate) mod messages;
 pub(crate) mod openapi;
 pub(crate) mod pushes;
+pub(crate) mod receipts;
 pub(crate) mod refs;
 pub(crate) mod rooms;
 pub(crate) mod sessions;

@@ -14,11 +14,13 @@ use crate::authority::Authorities;
 use crate::blob_store::{BlobStore, FileBlobStore};
 use crate::challenge::Challenges;
 use crate::disk_space::FreeFloor;
+use crate::fetches::Fetches;
 use crate::forwarded::TrustedProxies;
 use crate::metrics::Metrics;
 use crate::metrics_page;
 use crate::options::HubOptions;
 use crate::orphans;
+use crate::presence::Presence;
 use crate::rate::RateLimit;
 use crate::router::router;
 use crate::server::{self, Door};
@@ -140,6 +142,8 @@ impl Hub {
             sessions: Sessions::default(),
             proofs: RateLimit::new(self.options.limits.proof_burst, self.options.limits.proofs_per_minute),
             uploads,
+            presence: Arc::new(Presence::new(Arc::clone(&self.wake))),
+            fetches: Fetches::default(),
             streams: Streams::new(self.options.limits.max_streams, self.metrics.streams.clone()),
             metrics: self.metrics,
             phase: watch::Sender::new(Phase::Serving),

@@ -9,6 +9,7 @@ use parler_protocol::BundleId;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::blob_store::{BlobError, BlobStore, BlobStream};
+use crate::fetches::Sending;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
 use crate::state::HubState;
@@ -58,6 +59,66 @@ impl RoomBlob {
             sent.inc_by(piece.len() as u64);
         };
         Ok(stream.inspect_ok(count).boxed())
+    }
+
+    /// The same, as an answer to this call: notes how much of the blob goes out.
+    pub(crate) async fn send(&self, call: &RoomCall, range: Range<u64>) -> Result<BlobStream, BlobError> {
+        let stream = self.read(&*call.state.blobs, range.clone()).await?;
+        let Some(sending) = Sending::of(call) else {
+            return Ok(stream);
+        };
+        let sent = Sent {
+            sending,
+            id: self.id,
+            size: self.size(),
+            start: range.start,
+            at: range.start,
+            end: range.end,
+            is_noted: false,
+        };
+        if range.is_empty() {
+            // A body without bytes is read by nobody.
+            drop(sent);
+            return Ok(stream);
+        }
+        let sent = futures_util::stream::unfold((stream, sent), async |(mut stream, mut sent)| {
+            let piece = stream.next().await?;
+            if let Ok(piece) = &piece {
+                sent.at += piece.len() as u64;
+                if sent.at >= sent.end {
+                    // Whoever takes it may not ask for what follows the last piece.
+                    sent.note();
+                }
+            }
+            Some((piece, (stream, sent)))
+        });
+        Ok(sent.boxed())
+    }
+}
+
+/// How far one answer with bytes of a blob has come.
+struct Sent {
+    sending: Sending,
+    id: BundleId,
+    size: u64,
+    start: u64,
+    at: u64,
+    end: u64,
+    is_noted: bool,
+}
+
+impl Sent {
+    fn note(&mut self) {
+        if !std::mem::replace(&mut self.is_noted, true) {
+            self.sending.sent(self.id, self.start..self.at, self.size);
+        }
+    }
+}
+
+impl Drop for Sent {
+    /// Also of an answer that was cut off: the next one may go on from there.
+    fn drop(&mut self) {
+        self.note();
     }
 }
 

@@ -8,8 +8,10 @@ use tokio::sync::watch;
 use crate::authority::Authorities;
 use crate::blob_store::BlobStore;
 use crate::challenge::Challenges;
+use crate::fetches::Fetches;
 use crate::metrics::Metrics;
 use crate::options::HubOptions;
+use crate::presence::Presence;
 use crate::problem::Refusal;
 use crate::rate::RateLimit;
 use crate::sessions::Sessions;
@@ -44,6 +46,8 @@ pub(crate) struct HubState {
     pub(crate) proofs: RateLimit,
     pub(crate) streams: Streams,
     pub(crate) uploads: Uploads,
+    pub(crate) presence: Arc<Presence>,
+    pub(crate) fetches: Fetches,
     pub(crate) metrics: Metrics,
     pub(crate) phase: watch::Sender<Phase>,
 }

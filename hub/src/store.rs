@@ -199,6 +199,33 @@ pub struct PushLog {
     pub head: Head,
 }
 
+/// The members of a room as readers of something.
+#[derive(Debug, Clone)]
+pub struct RoomReaders {
+    /// The log's head in the same snapshot.
+    pub head: Head,
+    /// All members, in the order they came.
+    pub readers: Vec<StoredReader>,
+}
+
+/// One member as a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredReader {
+    /// Its key.
+    pub id: AgentId,
+    /// Its newest name.
+    pub name: AgentName,
+    /// Its newest role.
+    pub role: Option<AgentName>,
+    /// What it has acknowledged.
+    pub cursor: Seq,
+    /// When it last did something that was written down, milliseconds since 1970.
+    pub last_seen: i64,
+    /// When it had been sent the last of the blobs asked about, milliseconds since 1970. None: not all of them, or none
+    /// was asked about.
+    pub fetched_at: Option<i64>,
+}
+
 /// Where a blob's bytes are.
 #[derive(Debug, Clone)]
 pub enum BlobLocation {
@@ -375,6 +402,19 @@ pub trait Store: Send + Sync + 'static {
         ids: &[BundleId],
         max_bytes: usize,
     ) -> Result<Vec<BlobLocation>, StoreError>;
+
+    /// Notes that the member was sent all bytes of these blobs of the room; others are passed over. Whether that is news.
+    /// Nobody waits for it: a crash may take back the newest.
+    async fn record_fetches(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        ids: &[BundleId],
+        now: i64,
+    ) -> Result<bool, StoreError>;
+
+    /// The members of the room, and when each had been sent all of these blobs.
+    async fn readers(&self, agent: AgentId, room: &RoomName, blobs: &[BundleId]) -> Result<RoomReaders, StoreError>;
 
     /// Every blob that is in the blob store and whose id begins with this byte.
     async fn file_blobs(&self, first_byte: u8) -> Result<HashSet<BundleId>, StoreError>;

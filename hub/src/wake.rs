@@ -1,4 +1,4 @@
-//! Tells those who wait that a room's log grew, or that an agent came into a room. A hint and nothing more: it may come
+//! Tells those who wait that a room's log grew, that an agent came into a room, or that its readers did something. A hint and nothing more: it may come
 //! late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and once before.
 
 use std::collections::HashMap;
@@ -21,6 +21,13 @@ pub trait Wake: Send + Sync + 'static {
 
     /// From now on hears of rooms that are new to this agent.
     fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription;
+
+    /// Says that what is known of a room's readers may have changed: a cursor, a download, who waits. Never blocks. `room`
+    /// is [`parler_protocol::RoomName::key`].
+    fn notify_facts(&self, room: &str);
+
+    /// From now on hears of such changes in this room.
+    fn subscribe_facts(&self, room: &str) -> FactSubscription;
 }
 
 /// [`Wake`] within one process.
@@ -28,6 +35,7 @@ pub trait Wake: Send + Sync + 'static {
 pub struct LocalWake {
     rooms: Arc<Topics<String, Option<Head>>>,
     agents: Arc<Topics<AgentId, ()>>,
+    facts: Arc<Topics<String, ()>>,
 }
 
 /// What somebody waits for, and nothing else.
@@ -107,6 +115,17 @@ impl Wake for LocalWake {
     fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription {
         JoinSubscription(self.agents.subscribe(agent))
     }
+
+    fn notify_facts(&self, room: &str) {
+        let sender = self.facts.lock().get(room).cloned();
+        if let Some(sender) = sender {
+            sender.send_replace(());
+        }
+    }
+
+    fn subscribe_facts(&self, room: &str) -> FactSubscription {
+        FactSubscription(self.facts.subscribe(room.to_owned()))
+    }
 }
 
 /// Hears of one room until it is dropped.
@@ -130,6 +149,17 @@ impl Subscription {
 pub struct JoinSubscription(Listener<AgentId, ()>);
 
 impl JoinSubscription {
+    /// As [`Subscription::changed`].
+    pub async fn changed(&mut self) {
+        self.0.changed().await;
+    }
+}
+
+/// Hears of changes among the readers of one room until it is dropped.
+#[derive(Debug)]
+pub struct FactSubscription(Listener<String, ()>);
+
+impl FactSubscription {
     /// As [`Subscription::changed`].
     pub async fn changed(&mut self) {
         self.0.changed().await;

@@ -26,6 +26,7 @@ mod odd_requests;
 mod operating;
 mod program;
 mod pushes;
+mod receipts;
 mod rooms;
 mod schema_fuzz;
 mod schemas;

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = &[
     ("problem-unauthenticated.json", "Problem"),
     ("problem-upload-offset.json", "Problem"),
     ("pushes-answer.json", "Pushes"),
+    ("receipts-answer.json", "Receipts"),
     ("refs-answer.json", "RefList"),
     ("room-answer.json", "RoomAnswer"),
     ("room-request.json", "CreateRoom"),

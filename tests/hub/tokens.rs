@@ -109,6 +109,7 @@ async fn every_call_is_open_to_its_scopes_and_closed_to_all_others() {
                 let url = path
                     .replace("{room}", room)
                     .replace("{id}", &id)
+                    .replace("{seq}", "1")
                     .replace("{name}", "post");
                 let url = match (method.as_str(), path.as_str()) {
                     ("GET", template::BUNDLES) => format!("{url}?ids={id}"),

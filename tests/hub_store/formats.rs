@@ -152,6 +152,10 @@ async fn write(directory: &Path) {
         .acknowledge(bob().agent, &room("build"), Seq::new(2))
         .await
         .unwrap();
+    store
+        .record_fetches(bob().agent, &room("build"), &[BundleId::of(SMALL)], NOW)
+        .await
+        .unwrap();
     let invite = NewInvite {
         by: bob().agent,
         room: room("ops"),
@@ -233,6 +237,43 @@ async fn read_back(directory: &Path, format: u32) {
         store.blob(bob.agent, &room("ops"), &small).await,
         Err(StoreError::NotFound)
     ));
+
+    // Who has fetched what: known since format 3.
+    if format < 3 {
+        store.record_fetches(bob.agent, &build, &[small], NOW).await.unwrap();
+    }
+    let of = async |blobs: &[BundleId]| {
+        let found = store.readers(alice.agent, &build, blobs).await.unwrap();
+        found.readers.iter().map(|reader| reader.fetched_at).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[small]).await, [None, Some(NOW)]);
+    assert_eq!(of(&[small, large]).await, [None, None]);
+    assert_eq!(of(&[]).await, [None, None]);
+    assert!(
+        !store
+            .record_fetches(bob.agent, &build, &[small], NOW + 1)
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .record_fetches(bob.agent, &build, &[small, large], NOW + 2)
+            .await
+            .unwrap()
+    );
+    assert_eq!(of(&[small, large]).await, [None, Some(NOW + 2)]);
+    // What is not there is passed over, and a room that one is not in is none.
+    let elsewhere = BundleId::of(b"elsewhere");
+    assert!(
+        !store
+            .record_fetches(bob.agent, &build, &[elsewhere], NOW)
+            .await
+            .unwrap()
+    );
+    let refused = store.record_fetches(alice.agent, &room("ops"), &[small], NOW).await;
+    assert!(matches!(refused, Err(StoreError::NotFound)));
+    let refused = store.readers(alice.agent, &room("ops"), &[]).await;
+    assert!(matches!(refused, Err(StoreError::NotFound)));
 
     // What makes repetition safe, and the secrets.
     for (append, stored) in messages().into_iter().zip(&page.messages) {

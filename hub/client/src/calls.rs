@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
-    CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, RoomAnswer,
-    RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
+    CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, Receipts,
+    RoomAnswer, RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths};
@@ -164,6 +164,31 @@ impl Client {
         let mut path = paths::messages(room);
         if !query.is_empty() {
             path = format!("{path}?{}", query.join("&"));
+        }
+        self.call(&Request {
+            patience: wait,
+            ..Request::get(path)
+        })
+    }
+
+    /// What the hub knows of a message and its readers. With `since`, a version already had, waits for at most `wait`, or 55
+    /// seconds, until something has changed.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn receipts(
+        &self,
+        room: &RoomName,
+        seq: Seq,
+        since: Option<&str>,
+        wait: Duration,
+    ) -> Result<Receipts, ClientError> {
+        let wait = wait.min(MAX_WAIT);
+        let mut path = paths::receipts(room, seq);
+        // A version of a hub is hexadecimal; what else one may say is not for a URL.
+        let since = since.filter(|since| since.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        if let Some(since) = since.filter(|_| !wait.is_zero()) {
+            path = format!("{path}?since={since}&wait={}", wait.as_secs().max(1));
         }
         self.call(&Request {
             patience: wait,

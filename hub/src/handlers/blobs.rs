@@ -31,7 +31,7 @@ pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMa
     };
     let mut response = match requested {
         Requested::Whole => {
-            let stream = blob.read(&*call.state.blobs, 0..blob.size()).await?;
+            let stream = blob.send(&call, 0..blob.size()).await?;
             let length = [(header::CONTENT_LENGTH, blob.size())].map(|(name, value)| (name, HeaderValue::from(value)));
             (StatusCode::OK, length, Body::from_stream(stream)).into_response()
         }
@@ -39,7 +39,7 @@ pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMa
             let length = HeaderValue::from(range.end - range.start);
             let place = format!("bytes {}-{}/{}", range.start, range.end - 1, blob.size());
             let place = HeaderValue::try_from(place).map_err(Refusal::internal)?;
-            let stream = blob.read(&*call.state.blobs, range).await?;
+            let stream = blob.send(&call, range).await?;
             let fields = [(header::CONTENT_LENGTH, length), (header::CONTENT_RANGE, place)];
             (StatusCode::PARTIAL_CONTENT, fields, Body::from_stream(stream)).into_response()
         }

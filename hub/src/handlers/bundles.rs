@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 
 use crate::blob_store::{BlobError, BlobStream, PIECE_BYTES};
 use crate::body::Json;
+use crate::fetches::Sending;
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_blob::RoomBlob;
@@ -83,6 +84,8 @@ async fn answer(call: RoomCall, ids: Vec<BundleId>) -> Result<Response, Refusal>
         frames,
         found: found.into(),
         open: None,
+        ended: Vec::new(),
+        sending: Sending::of(&call),
         failure: None,
     }
     .into_stream();
@@ -118,9 +121,21 @@ struct Frames {
     frames: VecDeque<(BundleId, u64)>,
     /// Where the first of those are: as many as one piece holds.
     found: VecDeque<BlobLocation>,
-    open: Option<BlobStream>,
+    open: Option<Open>,
+    /// Blobs whose last bytes are in the piece that comes next.
+    ended: Vec<BundleId>,
+    /// Who is told of those; nobody where a token asks.
+    sending: Option<Sending>,
     /// What went wrong behind the bytes just sent.
     failure: Option<Cut>,
+}
+
+/// A blob on its way.
+struct Open {
+    id: BundleId,
+    /// Bytes that are still to come.
+    left: u64,
+    stream: BlobStream,
 }
 
 impl Frames {
@@ -149,9 +164,14 @@ impl Frames {
 
     /// A line, or bytes of the open blob.
     async fn more(&mut self) -> Result<Option<Bytes>, Cut> {
-        if let Some(stream) = &mut self.open {
-            if let Some(bytes) = stream.next().await {
-                return Ok(Some(bytes?));
+        if let Some(open) = &mut self.open {
+            if let Some(bytes) = open.stream.next().await {
+                let bytes = bytes?;
+                open.left = open.left.saturating_sub(bytes.len() as u64);
+                if open.left == 0 {
+                    self.ended.push(open.id);
+                }
+                return Ok(Some(bytes));
             }
             self.open = None;
         }
@@ -163,7 +183,11 @@ impl Frames {
         if blob.size() != size {
             return Err(BlobError::Damaged(id).into());
         }
-        self.open = Some(blob.read(&*self.state.blobs, 0..size).await?);
+        self.open = Some(Open {
+            id,
+            left: size,
+            stream: blob.read(&*self.state.blobs, 0..size).await?,
+        });
         self.frames.pop_front();
         Ok(Some(line(&id, size).into()))
     }
@@ -178,12 +202,21 @@ impl Frames {
         self.found.pop_front().ok_or(Cut::Store(StoreError::NotFound))
     }
 
+    /// What has its end in the piece that goes out now was sent whole.
+    fn note(&mut self) {
+        let ended = std::mem::take(&mut self.ended);
+        if let Some(sending) = self.sending.as_ref().filter(|_| !ended.is_empty()) {
+            sending.keep(ended);
+        }
+    }
+
     fn into_stream(self) -> impl futures_util::Stream<Item = Result<Bytes, Cut>> {
         futures_util::stream::try_unfold(self, async |mut frames| {
             let piece = frames
                 .next()
                 .await
                 .inspect_err(|error| tracing::error!(%error, "an answer was cut off"))?;
+            frames.note();
             Ok(piece.map(|piece| (piece, frames)))
         })
     }

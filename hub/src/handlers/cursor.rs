@@ -18,5 +18,6 @@ pub(crate) async fn put(call: RoomCall, Json(request): Json<Cursor>) -> Result<R
     let (cursor, head) = call
         .run(|| call.store().acknowledge(agent, &call.room, request.cursor))
         .await?;
+    call.state.wake.notify_facts(&call.room.key());
     room_json(StatusCode::OK, &Cursor { cursor }, &head)
 }

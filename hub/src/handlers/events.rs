@@ -15,6 +15,7 @@ use parler_protocol::{Head, Message, Part, RoomName, limits};
 use serde::Serialize;
 
 use crate::auth::Authenticated;
+use crate::presence::Waiting;
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::state::SharedState;
@@ -34,6 +35,7 @@ pub(crate) async fn get(
     query.finish()?;
     let permit = state.streams.open(principal.agent)?;
     let mut hints = HintStream {
+        waiting: state.presence.waiting(principal.agent),
         end: StreamEnd::of(&state),
         // First, so that no room comes between reading and waiting.
         joined: state.wake.subscribe_joined(principal.agent),
@@ -61,6 +63,8 @@ struct HintStream {
     /// Ready when there may be a room that is new to the agent.
     joined: JoinSubscription,
     end: StreamEnd,
+    /// In all rooms that are followed.
+    waiting: Waiting,
     _permit: StreamPermit,
 }
 
@@ -88,6 +92,7 @@ impl HintStream {
         let key = room.room.key();
         self.news
             .push(grown(room.room.clone(), self.state.wake.subscribe(&key)));
+        self.waiting.in_room(&key);
         self.known.insert(key, room.head);
     }
 
@@ -120,6 +125,7 @@ impl HintStream {
             Ok(page) => page,
             Err(StoreError::NotFound) => {
                 self.known.remove(&key);
+                self.waiting.left(&key);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -159,8 +165,14 @@ impl HintStream {
     /// Looks for rooms that the agent has come into, and forgets those it has left.
     async fn look(&mut self) -> Result<(), StoreError> {
         let rooms = self.rooms().await?;
-        self.known
-            .retain(|key, _| rooms.iter().any(|room| room.room.key() == *key));
+        let waiting = &mut self.waiting;
+        self.known.retain(|key, _| {
+            let is_in = rooms.iter().any(|room| room.room.key() == *key);
+            if !is_in {
+                waiting.left(key);
+            }
+            is_in
+        });
         for room in rooms {
             if !self.known.contains_key(&room.room.key()) {
                 self.follow(&room);

@@ -74,6 +74,9 @@ async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duratio
     let _counted = Counted::one_more(&call.state.metrics.long_polls);
     let mut news = call.state.wake.subscribe(&call.room.key());
     let mut page = read(call, after, limit).await?;
+    // Once it is known to be a member.
+    let mut waiting = call.state.presence.waiting(call.principal.agent);
+    waiting.in_room(&call.room.key());
     let deadline = tokio::time::sleep(wait);
     let stopping = call.state.stopping();
     tokio::pin!(deadline, stopping);

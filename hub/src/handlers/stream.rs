@@ -9,6 +9,7 @@ use parler_protocol::{Seq, limits};
 use serde_json::json;
 
 use crate::answer::tell_head;
+use crate::presence::Waiting;
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
@@ -42,9 +43,11 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
         outbox: Outbox::default(),
         is_behind: false,
         news,
+        waiting: call.state.presence.waiting(agent),
         call,
         _permit: permit,
     };
+    log.waiting.in_room(&log.call.room.key());
     log.take(page);
     let state = std::sync::Arc::clone(&log.call.state);
     let events = futures_util::stream::unfold(log, async |mut log| log.next().await.map(|event| (event, log)));
@@ -72,6 +75,7 @@ struct LogStream {
     /// Whether the log goes on after `at`, as far as is known.
     is_behind: bool,
     end: StreamEnd,
+    waiting: Waiting,
     _permit: StreamPermit,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parler_protocol::{BundleId, ErrorCode, Problem, RoomName, TokenName, UploadId, paths};
+use parler_protocol::{BundleId, ErrorCode, Problem, RoomName, Seq, TokenName, UploadId, paths};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -106,6 +106,7 @@ impl Writer {
     fn path_parameter(&mut self, of: &str, name: &str) -> Value {
         let schema = match of {
             "blobs" => self.generator.subschema_for::<BundleId>(),
+            "messages" => self.generator.subschema_for::<Seq>(),
             "rooms" => self.generator.subschema_for::<RoomName>(),
             "tokens" => self.generator.subschema_for::<TokenName>(),
             "uploads" => self.generator.subschema_for::<UploadId>(),

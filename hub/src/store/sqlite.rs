@@ -9,6 +9,7 @@ mod connection;
 mod data_directory;
 mod envelope;
 mod failure;
+mod fetches;
 mod inspector;
 mod invites;
 mod log;
@@ -45,7 +46,7 @@ pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, St
 
 use super::{
     Admission, Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal,
-    PushLog, Store, StoreError, TokenHash, TokenHolder,
+    PushLog, RoomReaders, Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -360,6 +361,28 @@ impl Store for SqliteStore {
         let (room, ids) = (room.clone(), ids.to_vec());
         self.readers
             .run(move |connection| blobs::locate_first(connection, &room, &agent, &ids, max_bytes))
+            .await
+    }
+
+    async fn record_fetches(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        ids: &[BundleId],
+        now: i64,
+    ) -> Result<bool, StoreError> {
+        let (room, ids) = (room.clone(), ids.to_vec());
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                fetches::record(batch.connection, &room, &agent, &ids, now)
+            })
+            .await
+    }
+
+    async fn readers(&self, agent: AgentId, room: &RoomName, blobs: &[BundleId]) -> Result<RoomReaders, StoreError> {
+        let (room, blobs) = (room.clone(), blobs.to_vec());
+        self.readers
+            .run(move |connection| fetches::readers(connection, &room, &agent, &blobs))
             .await
     }
 

@@ -16,3 +16,13 @@ CREATE TABLE dropped_blobs (
 
 -- Whether another room holds a blob.
 CREATE INDEX room_blobs_by_blob ON room_blobs (blob);
+
+-- A member was sent all bytes of a blob of the room.
+CREATE TABLE fetches (
+    room  INTEGER NOT NULL REFERENCES rooms ON DELETE CASCADE,
+    blob  INTEGER NOT NULL REFERENCES blobs ON DELETE CASCADE,
+    agent INTEGER NOT NULL REFERENCES agents,
+    at    INTEGER NOT NULL,
+    PRIMARY KEY (room, blob, agent)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX fetches_by_blob ON fetches (blob);
