@@ -34,6 +34,9 @@ pub(crate) struct Globals {
     /// Colour the output [default: color.parler, then color.ui]
     #[arg(long, value_name = "WHEN", global = true, num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     pub(crate) color: Option<ColorWhen>,
+    /// Show long results without a pager [default: pager.parler, GIT_PAGER, core.pager, PAGER, less]
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +66,12 @@ pub(crate) enum Verb {
     Send(Send),
     /// Read what is new in a room, handoffs to me first
     Recv(Recv),
+    /// Show what waits for me in all rooms, handoffs first; acknowledges nothing
+    Inbox,
+    /// Show a room's log as history, newest first; acknowledges nothing
+    Log(Log),
+    /// List what waits to be sent, send again what was refused, or drop it
+    Outbox(Outbox),
     /// Hand over the next action
     Handoff(Handoff),
     /// Bundle a branch, post it, move the room's ref
@@ -139,6 +148,9 @@ pub(crate) struct Send {
     /// Posted again under this key, the same is answered as the first time; for 7 days
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+    /// Where the hub cannot be reached, keep the text here; the next command that reaches the hub sends it
+    #[arg(long, conflicts_with_all = ["file", "name"])]
+    pub(crate) queue: bool,
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +167,39 @@ pub(crate) struct Recv {
     /// Go on with each message as it comes, until interrupted
     #[arg(long, conflicts_with = "limit")]
     pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// Only messages after this one
+    #[arg(long, value_name = "N")]
+    pub(crate) since: Option<String>,
+    /// Print at most this many messages, from where the list begins
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+    /// Begin with the oldest
+    #[arg(long)]
+    pub(crate) reverse: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Outbox {
+    #[command(subcommand)]
+    pub(crate) what: Option<OutboxVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OutboxVerb {
+    /// List it; asks no hub
+    List,
+    /// Send what waits, also what was refused before
+    Send,
+    /// Forget a message: it will not be sent
+    Drop {
+        /// Its number in the list
+        #[arg(value_name = "N")]
+        number: u64,
+    },
 }
 
 /// The instruction of a handoff.
@@ -181,6 +226,10 @@ pub(crate) struct Handoff {
     /// Posted again under this key, the same is answered as the first time; for 7 days
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+    /// Where the hub cannot be reached, keep it here; the next command that reaches the hub sends it. Not with what has
+    /// to be pushed
+    #[arg(long)]
+    pub(crate) queue: bool,
 }
 
 #[derive(Debug, Args)]

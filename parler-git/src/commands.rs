@@ -24,9 +24,12 @@ mod doctor;
 mod fetch;
 mod handoff;
 mod hub;
+mod inbox;
 mod invite;
 mod join;
+mod log;
 mod man;
+mod outbox;
 mod push;
 mod recv;
 mod room;
@@ -85,8 +88,10 @@ fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
     let color = color_choice(context.globals.color, &context.environment, config)?;
     let mut output = Output::new(context.globals.json, color);
     let ended = run_here(&context, cli.verb, &mut output);
+    output.leave_pager();
     context.trust().keep();
     output.warn(&context.trust().warnings());
+    context.notices().iter().for_each(|notice| output.remark(notice));
     ended.map_err(|error| context.naming_the_agent(error).with_room_option(&context.room_option()))
 }
 
@@ -102,6 +107,9 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Roster => roster::run(context, output)?,
         Verb::Send(args) => send::run(context, &args, output)?,
         Verb::Recv(args) => recv::run(context, &args, output)?,
+        Verb::Inbox => inbox::run(context, output)?,
+        Verb::Log(args) => log::run(context, &args, output)?,
+        Verb::Outbox(args) => outbox::run(context, &args, output)?,
         Verb::Handoff(args) => handoff::run(context, &args, output)?,
         Verb::Push(args) => push::run(context, &args, output)?,
         Verb::Fetch(args) => fetch::run(context, &args, output)?,

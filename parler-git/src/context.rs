@@ -1,7 +1,7 @@
 //! What every command starts from: the surroundings, the options, the repository if there is one, its configuration,
 //! and from these the agent, the hub and the room that are meant.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::{Agent, Agents};
+use crate::outbox::{Flushed, Outbox};
 use crate::trust::Trust;
 use crate::{output, text};
 
@@ -41,6 +42,10 @@ pub(crate) struct Context {
     token: Option<AccessToken>,
     /// Who signs what a token posts: one key a process.
     job: OnceCell<Agent>,
+    /// What people are told when the command is done.
+    notices: RefCell<Vec<String>>,
+    /// Why what waits for the hub could not be sent first.
+    held_up: RefCell<Option<Error>>,
 }
 
 impl Context {
@@ -83,6 +88,8 @@ impl Context {
             global_config: OnceCell::new(),
             token,
             job: OnceCell::new(),
+            notices: RefCell::default(),
+            held_up: RefCell::default(),
         })
     }
 
@@ -170,7 +177,11 @@ impl Context {
         let listed = self
             .git
             .command(Side::Push, "config")
-            .args(["-z", "--get-regexp", "^(parler|color)\\."])
+            .args([
+                "-z",
+                "--get-regexp",
+                "^(parler|color)\\.|^(core\\.pager|pager\\.parler)$",
+            ])
             .run();
         let listed = match listed {
             Ok(listed) => listed,
@@ -345,8 +356,21 @@ impl Context {
         self.client_of(&self.hub()?, agent.identity)
     }
 
-    /// A client of this hub, speaking as this agent.
+    /// A client of this hub, speaking as this agent. What waits for the hub is sent first.
     pub(crate) fn client_of(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
+        let client = self.client_that_sends_nothing(hub, identity)?;
+        if let Some(outbox) = self.outbox_of(hub, client.identity()) {
+            match outbox.flush(&client) {
+                Ok(flushed) => self.notice_flushed(&flushed),
+                // What only reads goes on; what posts does not overtake.
+                Err(error) => *self.held_up.borrow_mut() = Some(error),
+            }
+        }
+        Ok(client)
+    }
+
+    /// As [`Context::client_of`], for what looks after the outbox itself.
+    pub(crate) fn client_that_sends_nothing(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
         let token = self.token.as_ref();
         if let Some(flag) = &self.globals.hub {
@@ -354,6 +378,51 @@ impl Context {
         }
         let client = hubs::client(hub, identity, token, &self.home, &self.environment, insecure)?;
         Ok(client.seen_by(self.trust.clone()))
+    }
+
+    /// Tells what became of messages that waited.
+    pub(crate) fn notice_flushed(&self, flushed: &Flushed) {
+        let mut notices = self.notices.borrow_mut();
+        for (_, posted) in &flushed.sent {
+            notices.push(format!(
+                "sent what waited, as message {} of '{}'",
+                posted.seq, posted.room
+            ));
+        }
+        for (number, _, error) in &flushed.refused {
+            notices.push(format!(
+                "the hub refused what waited as {number}: {}; git parler outbox",
+                error.what()
+            ));
+        }
+    }
+
+    /// What people are told when the command is done.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        self.notices.take()
+    }
+
+    /// Refuses to post while older messages of this agent wait: they would come behind it.
+    pub(crate) fn require_sent(&self) -> Result<()> {
+        match self.held_up.take() {
+            None => Ok(()),
+            Some(error) => Err(error.about("messages that wait have to be sent first")),
+        }
+    }
+
+    /// What waits for a hub. None: a token keeps nothing.
+    fn outbox_of(&self, hub: &HubChoice, agent: &Identity) -> Option<Outbox> {
+        self.token
+            .is_none()
+            .then(|| Outbox::of(&self.home, hub, &agent.key.id()))
+    }
+
+    /// What waits for the hub that is meant. None: a token keeps nothing.
+    pub(crate) fn outbox_if_any(&self) -> Result<Option<Outbox>> {
+        match self.token {
+            Some(_) => Ok(None),
+            None => Ok(self.outbox_of(&self.hub()?, &self.agent()?.0.identity)),
+        }
     }
 
     /// What is remembered of hubs: every client of this command adds to it.

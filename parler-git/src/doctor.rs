@@ -20,6 +20,7 @@ use crate::helper;
 use crate::hubs::{HubChoice, require_secure};
 use crate::installation::Places;
 use crate::local_hub::LocalHub;
+use crate::outbox::Outbox;
 use crate::room_log::in_room;
 use crate::settings;
 use crate::text;
@@ -118,6 +119,7 @@ pub(crate) fn examine(environment: Environment, globals: Globals) -> Vec<Check> 
     checks.extend(directories(&context));
     let (key, identity) = agent(&context);
     checks.push(key);
+    checks.extend(outbox(&context, identity.as_ref()));
     let (hub, client) = hub(&context, identity);
     checks.extend(hub);
     checks.extend(client.as_ref().and_then(|client| token(&context, client)));
@@ -281,6 +283,37 @@ fn agent(context: &Context) -> (Check, Option<Identity>) {
             (Check::fine(NAME, what), Some(identity))
         }
         Err(error) => (Check::failed(NAME, &error), None),
+    }
+}
+
+/// What waits to be sent, where something does.
+fn outbox(context: &Context, identity: Option<&Identity>) -> Option<Check> {
+    const NAME: &str = "outbox";
+    let agent = identity.filter(|_| context.token().is_none())?;
+    let outbox = Outbox::of(&context.home, &context.hub().ok()?, &agent.key.id());
+    let waiting = match outbox.waiting() {
+        Ok(waiting) => waiting,
+        Err(error) => return Some(Check::failed(NAME, &error)),
+    };
+    let refused = waiting
+        .iter()
+        .filter(|waiting| waiting.queued.refused.is_some())
+        .count();
+    let count = text::count(waiting.len() as u64, "message");
+    match (waiting.len(), refused) {
+        (0, _) => None,
+        (_, 0) => Some(
+            Check::new(NAME, Status::Warning, format!("{count} not sent yet"))
+                .mended_by("the next command that reaches the hub sends them"),
+        ),
+        _ => Some(
+            Check::new(
+                NAME,
+                Status::Problem,
+                format!("{count} not sent, {refused} of them refused by the hub"),
+            )
+            .mended_by("git parler outbox"),
+        ),
     }
 }
 

@@ -11,6 +11,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::NamedTempFile;
 
+use crate::pager;
+
 /// Files that are being written, under names that nobody knows.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -41,6 +43,10 @@ pub(crate) fn tidy_up_on_signals() {
     let Ok(mut signals) = Signals::new(heard) else { return };
     thread::spawn(move || {
         for signal in signals.forever() {
+            // Whoever looks at a pager stops what it does with Ctrl-C, and leaves it otherwise.
+            if signal == SIGINT && pager::runs() {
+                continue;
+            }
             git::end_fetches();
             let unfinished = unfinished();
             for file in unfinished.iter() {

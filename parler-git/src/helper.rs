@@ -93,7 +93,7 @@ fn serve(environment: Environment, is_serving: &mut bool) -> std::result::Result
     let remarks = EscapedLines::new(io::stderr());
     let ended = Session::run(io::stdin().lock(), io::stdout().lock(), remarks, &address, &program);
     context.trust().keep();
-    for line in context.trust().warnings() {
+    for line in context.trust().warnings().into_iter().chain(context.notices()) {
         // Where stderr is gone nobody can be told.
         let _ = writeln!(io::stderr(), "parler: {}", text::one_line(&line));
     }

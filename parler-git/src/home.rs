@@ -85,6 +85,16 @@ impl Home {
         self.state.join("trust")
     }
 
+    /// How far rooms were shown to readers.
+    pub(crate) fn offered_dir(&self) -> PathBuf {
+        self.state.join("offered")
+    }
+
+    /// What waits to be sent.
+    pub(crate) fn outbox_dir(&self) -> PathBuf {
+        self.state.join("outbox")
+    }
+
     /// The local hub.
     pub(crate) fn hub_dir(&self) -> PathBuf {
         self.data.join("hub")

@@ -100,7 +100,6 @@ impl LogEntry {
     }
 
     /// Whether this agent wrote it, and signed it.
-    #[allow(dead_code, reason = "the digest of recv is next")]
     pub(crate) fn is_by(&self, me: &Identity) -> bool {
         self.unverified().is_some_and(|message| message.from.id == me.key.id())
             && self.message().is_some_and(|(_, verdict)| verdict.is_valid())
@@ -144,7 +143,6 @@ impl LogEntry {
     }
 
     /// Whether somebody else mentions this agent by its name or role, in a message that is signed or might be.
-    #[allow(dead_code, reason = "the digest of recv is next")]
     pub(crate) fn mentions(&self, me: &Identity) -> bool {
         let called = |who: &String| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
         self.unverified()

@@ -1,21 +1,32 @@
-//! Where results and remarks go: stdout carries the result, stderr what people should know besides. Knows colour and
-//! JSON; says when the reader of the result has gone away.
+//! Where results and remarks go: stdout, or a pager before it, carries the result, stderr what people should know
+//! besides. Knows colour and JSON; says when the reader of the result has gone away.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use git_remote_parler::terminal::Terminal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::ioctl_fionread;
 use serde::Serialize;
 
 use crate::cli::ColorWhen;
+use crate::context::Context;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::pager::{Pager, PagerCommand};
 use crate::{text, visible_json};
+
+/// How long the reader of a pipe may take to read what is in it, before that counts as read.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a reader that has read everything may take to close the pipe: `head` prints its lines in between.
+const CLOSING: Duration = Duration::from_millis(20);
+/// Between two looks into a pipe.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The line that tells of a handoff.
 pub(crate) const BANNER: Style = Style::new()
@@ -39,8 +50,40 @@ pub(crate) fn has_terminal() -> bool {
 /// The two streams of one run.
 pub(crate) struct Output {
     json: bool,
-    result: BufWriter<AutoStream<io::Stdout>>,
+    color: ColorChoice,
+    result: BufWriter<Sink>,
     remarks: AutoStream<io::Stderr>,
+    /// The pager that is started when there is something to show.
+    pager: Option<PagerCommand>,
+    /// What is said when the pager has ended: it has the screen.
+    kept_back: Vec<String>,
+}
+
+/// Where the bytes of a result go.
+enum Sink {
+    Stdout(AutoStream<io::Stdout>),
+    /// Styled or not, as stdout would be: a pager shows what it is given.
+    Pager(Pager, ColorChoice),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(stream) => stream.write(bytes),
+            Self::Pager(pager, ColorChoice::Never) => {
+                pager.write_all(&anstream::adapter::strip_bytes(bytes).into_vec())?;
+                Ok(bytes.len())
+            }
+            Self::Pager(pager, _) => pager.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(stream) => stream.flush(),
+            Self::Pager(pager, _) => pager.flush(),
+        }
+    }
 }
 
 impl Output {
@@ -48,8 +91,11 @@ impl Output {
     pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
         Self {
             json,
-            result: BufWriter::new(AutoStream::new(io::stdout(), color)),
+            color,
+            result: BufWriter::new(Sink::Stdout(AutoStream::new(io::stdout(), color))),
             remarks: AutoStream::new(io::stderr(), color),
+            pager: None,
+            kept_back: Vec::new(),
         }
     }
 
@@ -86,8 +132,40 @@ impl Output {
         Ok(())
     }
 
+    /// From now on the result goes through a pager, where somebody looks at it.
+    pub(crate) fn page(&mut self, context: &Context) -> Result<()> {
+        if !self.json && self.is_terminal() {
+            self.pager = PagerCommand::meant(context)?;
+        }
+        Ok(())
+    }
+
+    fn start_pager(&mut self) {
+        if let Some(pager) = self.pager.take().and_then(|command| command.start()) {
+            self.result = BufWriter::new(Sink::Pager(pager, self.color));
+        }
+    }
+
+    /// Waits until the pager, if there is one, has been left, and says what was kept back meanwhile. What is shown after
+    /// that goes to stdout.
+    pub(crate) fn leave_pager(&mut self) {
+        let stdout = BufWriter::new(Sink::Stdout(AutoStream::new(io::stdout(), self.color)));
+        if let Sink::Pager(..) = self.result.get_ref() {
+            let mut paged = std::mem::replace(&mut self.result, stdout);
+            // Who left it early has seen enough.
+            let _ = paged.flush();
+            drop(paged);
+        }
+        for line in std::mem::take(&mut self.kept_back) {
+            let _ = writeln!(self.remarks, "{line}");
+        }
+    }
+
     /// Adds text to the result. What others wrote in it has been escaped.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        if self.pager.is_some() {
+            self.start_pager();
+        }
         self.result
             .write_all(text.as_bytes())
             .map_err(|error| Error::output(&error))
@@ -122,28 +200,87 @@ impl Output {
     /// in a pipe.
     pub(crate) fn deliver(&mut self) -> Result<()> {
         self.result.flush().map_err(|error| Error::output(&error))?;
-        let stdout = io::stdout();
-        let mut polled = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut polled, Some(&now)) {
-            Ok(_) if polled[0].revents().contains(PollFlags::ERR) => {
-                Err(Error::output(&io::ErrorKind::BrokenPipe.into()))
+        match self.is_closed_within(Duration::ZERO) {
+            true => Err(Error::output(&io::ErrorKind::BrokenPipe.into())),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Output::deliver`], for what counts as read from then on: where it goes through a pipe it waits until the
+    /// reader has taken it out. A pager is waited for as long as somebody looks at it, another reader for a moment: it may
+    /// begin to read when this process has ended.
+    pub(crate) fn deliver_to_reader(&mut self) -> Result<()> {
+        self.result.flush().map_err(|error| Error::output(&error))?;
+        let begun = Instant::now();
+        let gone = || Err(Error::output(&io::ErrorKind::BrokenPipe.into()));
+        while self.unread().is_some_and(|unread| unread > 0) {
+            if self.is_closed_within(LOOK) {
+                return gone();
             }
-            _ => Ok(()),
+            let is_paged = matches!(self.result.get_ref(), Sink::Pager(..));
+            if !is_paged && begun.elapsed() >= READER_PATIENCE {
+                return Ok(());
+            }
+            // The look itself does not wait where nothing changes at all.
+            std::thread::sleep(LOOK);
+        }
+        match self.result.get_ref() {
+            // It has read all there is: whoever leaves it now has been shown it.
+            Sink::Pager(..) => Ok(()),
+            Sink::Stdout(_) if self.is_pipe() && self.is_closed_within(CLOSING) => gone(),
+            Sink::Stdout(_) if self.is_closed_within(Duration::ZERO) => gone(),
+            Sink::Stdout(_) => Ok(()),
+        }
+    }
+
+    /// How many bytes are in the pipe that nobody has read yet, where it is a pipe that can tell.
+    fn unread(&self) -> Option<u64> {
+        match self.result.get_ref() {
+            Sink::Pager(pager, _) => ioctl_fionread(pager.pipe()?).ok(),
+            Sink::Stdout(_) if self.is_pipe() => ioctl_fionread(io::stdout()).ok(),
+            Sink::Stdout(_) => None,
+        }
+    }
+
+    fn is_pipe(&self) -> bool {
+        fstat(io::stdout()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+    }
+
+    /// Whether the reader goes away in this time, or has.
+    fn is_closed_within(&self, time: Duration) -> bool {
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let is_closed = |fd: std::os::fd::BorrowedFd<'_>| {
+            let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+            poll(&mut polled, Some(&wait)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+        };
+        match self.result.get_ref() {
+            Sink::Pager(pager, _) => pager.pipe().is_none_or(|pipe| is_closed(pipe.as_fd())),
+            Sink::Stdout(_) => is_closed(io::stdout().as_fd()),
         }
     }
 
     /// Warns people about what they are going to read, or have read: lines of ours, escaped.
     pub(crate) fn warn(&mut self, lines: &[String]) {
         for line in lines {
-            let _ = writeln!(self.remarks, "{}", styled(WARNING, &text::one_line(line)));
+            self.say(styled(WARNING, &text::one_line(line)));
         }
     }
 
     /// Tells people something besides the result, escaped.
     pub(crate) fn remark(&mut self, remark: &str) {
+        self.say(text::one_line(remark));
+    }
+
+    fn say(&mut self, line: String) {
+        if let Sink::Pager(..) = self.result.get_ref() {
+            self.kept_back.push(line);
+            return;
+        }
         // A remark that cannot be shown is no reason to fail.
-        let _ = writeln!(self.remarks, "{}", text::one_line(remark));
+        let _ = writeln!(self.remarks, "{line}");
     }
 }
 

@@ -35,6 +35,20 @@ impl Place {
     }
 }
 
+/// Signs a draft as the client's agent and appends it. With the same draft again the answer is that of the first time.
+pub(crate) fn post_draft(
+    client: &Client,
+    place: &Place,
+    draft: &Draft,
+    key: Option<&str>,
+    blob: Option<&dyn BlobSource>,
+) -> Result<Posted> {
+    let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, draft);
+    client
+        .post(&place.room, &signed, key, blob)
+        .map_err(|error| in_room(&place.room, error))
+}
+
 /// Signs these parts as the client's agent and appends them, with the bytes of the blob that one of them brings.
 pub(crate) fn post(
     client: &Client,
@@ -46,10 +60,7 @@ pub(crate) fn post(
 ) -> Result<Posted> {
     let mut draft = Draft::new(parts);
     draft.mentions = mentions;
-    let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, &draft);
-    client
-        .post(&place.room, &signed, key, blob)
-        .map_err(|error| in_room(&place.room, error))
+    post_draft(client, place, &draft, key, blob)
 }
 
 /// Reads what makes a request known when it is made again.

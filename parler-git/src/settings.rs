@@ -36,6 +36,11 @@ pub(crate) const KEYS: &[Meaning] = &[
          (`protocol.parler.allow`).",
     ),
     (
+        "pager.parler, core.pager",
+        "What shows long results on a terminal: a program with its arguments, split into words as a shell would and started \
+         without one. `pager.parler` may also be false: none.",
+    ),
+    (
         "color.parler, color.ui",
         "Whether to colour the output: `always`, `auto`, `never`.",
     ),

@@ -69,6 +69,18 @@ pub(crate) fn one_line(text: &str) -> String {
     limited(text, MAX_LINE_CHARS)
 }
 
+/// Longest beginning of a text that is shown on a line among others, in characters.
+const MAX_BEGINNING_CHARS: usize = 100;
+
+/// The first line of a text, for a list: `..` where there is more.
+pub(crate) fn beginning(text: &str) -> String {
+    let text = text.trim();
+    let first = text.lines().next().unwrap_or_default();
+    let shown = limited(first, MAX_BEGINNING_CHARS);
+    let is_more = first.len() < text.len() && !shown.ends_with("..");
+    format!("{shown}{}", if is_more { " .." } else { "" })
+}
+
 /// A text that may have several lines, escaped line by line. At least one line.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let text = text.strip_suffix('\n').unwrap_or(text);

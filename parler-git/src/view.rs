@@ -62,15 +62,32 @@ fn render_message(
         out.push_str(&new_key(message, of, entry.accept.as_deref()));
     }
     let mut cut = false;
-    for part in &message.parts {
+    out.push_str(&render_parts(&message.parts, repository, extent, &mut cut));
+    if cut {
+        out.push_str(&more(message));
+    }
+    out
+}
+
+/// The lines of parts that were not sent yet.
+pub(crate) fn own_parts(parts: &[Part], extent: Extent) -> String {
+    let mut cut = false;
+    let lines = render_parts(parts, None, extent, &mut cut);
+    format!("{lines}{}", if cut { field("more", "..") } else { String::new() })
+}
+
+/// The lines of parts. Remembers in `cut` that a text is not shown to its end.
+fn render_parts(parts: &[Part], repository: Option<&Repository>, extent: Extent, cut: &mut bool) -> String {
+    let mut out = String::new();
+    for part in parts {
         match part {
-            Part::Text(part) => out.push_str(&text::quoted(extent.of(&part.text, &mut cut))),
+            Part::Text(part) => out.push_str(&text::quoted(extent.of(&part.text, cut))),
             Part::Handoff(part) => {
                 let to = part.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name);
                 out.push_str(&field("handoff", &format!("to {to}")));
-                out.push_str(&field("next", &text::continued(extent.of(&part.next, &mut cut))));
+                out.push_str(&field("next", &text::continued(extent.of(&part.next, cut))));
                 if let Some(summary) = &part.summary {
-                    out.push_str(&field("summary", &text::continued(extent.of(summary, &mut cut))));
+                    out.push_str(&field("summary", &text::continued(extent.of(summary, cut))));
                 }
                 if let Some(bundle) = &part.bundle {
                     out.push_str(&field("about", &format!("bundle {}", bundle.short())));
@@ -89,7 +106,7 @@ fn render_message(
             Part::Refs(part) => {
                 // By itself: the first push chooses one, too, and that is no news.
                 if let Some(head) = part.head.as_ref().filter(|_| part.updates.is_empty()) {
-                    out.push_str(&field("head", head.as_str()));
+                    out.push_str(&field("head", &text::name(head.as_str())));
                 }
                 for update in part.updates.iter().take(MAX_SHOWN_REFS) {
                     out.push_str(&field("ref", &ref_change(update)));
@@ -114,7 +131,7 @@ fn render_message(
                 let note = part
                     .note
                     .as_deref()
-                    .map(|note| format!(" · {}", text::continued(extent.of(note, &mut cut))))
+                    .map(|note| format!(" · {}", text::continued(extent.of(note, cut))))
                     .unwrap_or_default();
                 out.push_str(&field("task", &format!("{}{note}", part.status.as_str())));
             }
@@ -122,9 +139,6 @@ fn render_message(
             Part::Seen(_) | Part::Sig(_) => {}
             other => out.push_str(&field("part", &text::name(other.kind()))),
         }
-    }
-    if cut {
-        out.push_str(&more(message));
     }
     out
 }

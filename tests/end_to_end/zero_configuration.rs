@@ -26,7 +26,7 @@ fn a_push_makes_key_hub_and_room_and_recv_lists_it() {
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
     assert!(LocalHub::of(&work.user()).runs(&world));
 
-    let listed = work.user().parler("recv --room try").success();
+    let listed = work.user().parler("recv --room try --all").success();
     listed.says("refs/heads/try");
     let rooms = work.user().parler("rooms").success();
     rooms.says("try");

@@ -4,13 +4,15 @@
 use git_remote_parler::push::{LooseTip, PushRequest, RoomLookup};
 use git_remote_parler::room::Room;
 use parler_client::Client;
-use parler_protocol::{BundleId, BundleRefName, Part, RoomName};
+use parler_protocol::{BundleId, BundleRefName, Draft, Part, RoomName};
 use serde_json::json;
 
+use super::send::tell_sending;
 use crate::cli::Handoff;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Reference, one_bundle};
+use crate::outbox::post_or_queue;
 use crate::output::Output;
 use crate::posting::{Place, mentions, parse_key, post, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, local_name, parse_change, push, push_policy};
@@ -30,9 +32,18 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     let room = context.room()?;
     let instruction = Instruction::new(&args.next, &args.instruction)?;
     let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
+    if args.queue {
+        let bundle = queued_bundle(context, &room, args.bundle.as_deref())?;
+        let mut draft = Draft::new(vec![instruction.part(bundle).into()]);
+        draft.mentions = mentions(instruction.to.as_deref());
+        let sending = post_or_queue(context, &room, &draft, key)?;
+        let done = format!("handed over to {}", instruction.addressee());
+        return tell_sending(&room, &draft, &sending, &done, &json!({ "bundleId": bundle }), output);
+    }
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
+    context.require_sent()?;
     let subject = match &args.bundle {
         Some(named) => find_subject(context, &client, &room, named)?,
         None => Subject::Nothing,
@@ -79,6 +90,38 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     push(context, destination, &request, headline, output)?;
     tell_if_for_nobody(&client, &room, instruction.to.as_deref(), output);
     Ok(())
+}
+
+/// The bundle of a handoff that may have to wait: one that the room has, because nothing can be pushed then.
+fn queued_bundle(context: &Context, room: &RoomName, named: Option<&str>) -> Result<Option<BundleId>> {
+    let Some(named) = named else { return Ok(None) };
+    if let Ok(id) = named.parse() {
+        return Ok(Some(id));
+    }
+    let has_to_be_pushed = || {
+        let what = format_args!("--queue: '{named}' would have to be pushed, and that cannot wait").to_string();
+        Error::usage(what).then("push it first, and name the bundle by its id; or leave out --queue")
+    };
+    let is_here = context
+        .repository_if_any()
+        .is_some_and(|here| here.resolve(named).is_ok());
+    let may_be_id = Reference::parse(named).is_some_and(|reference| reference.prefix.is_some());
+    if is_here && !may_be_id {
+        return Err(has_to_be_pushed());
+    }
+    match context
+        .client()
+        .and_then(|client| find_subject(context, &client, room, named))
+    {
+        Ok(Subject::Bundle(id)) => Ok(Some(id)),
+        Ok(_) => Err(has_to_be_pushed()),
+        Err(error) if error.kind == ErrorKind::Unreachable => {
+            let what =
+                format_args!("--queue: which bundle '{named}' is only the hub can tell, and it cannot be reached");
+            Err(Error::usage(what).then("name it by all 64 digits of its id"))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.

@@ -41,6 +41,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
+    context.require_sent()?;
     let policy = push_policy(repository, &hub, args.base.as_deref())?;
     let mut lookup = RoomLookup::Unread;
     if args.delete {

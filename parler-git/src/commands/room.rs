@@ -14,6 +14,7 @@ pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result
     let RoomVerb::Head { branch } = &args.what;
     let name = context.room()?;
     let client = context.client()?;
+    context.require_sent()?;
     let RoomRead { state, head: end } = RoomRead::read(&client, &name, &context.room_cache())?;
     let room = state.room();
     let current = state.head_ref();

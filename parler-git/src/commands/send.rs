@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use parler_protocol::api::Posted;
-use parler_protocol::{ErrorCode, FilePart, Part, TextPart};
+use parler_protocol::{Draft, ErrorCode, FilePart, Part, RoomName, TextPart};
 use serde_json::{Value, json};
 
 use crate::cli::Send;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::input::text_of;
+use crate::outbox::{Sending, post_or_queue};
 use crate::outgoing::{Outgoing, changed};
 use crate::output::Output;
 use crate::posting::{Place, mentions, parse_key, post};
@@ -35,7 +36,14 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
     // All are looked at before the first is sent.
     let open = |file| Outgoing::open(&context.environment, file, args.name.as_deref());
     let files: Vec<_> = args.file.iter().map(|file| open(file)).collect::<Result<_>>()?;
+    if args.queue {
+        let mut draft = Draft::new(text.map(|text| TextPart { text }.into()).into_iter().collect());
+        draft.mentions = mentions(args.mention.iter().map(String::as_str));
+        let sending = post_or_queue(context, &room, &draft, key)?;
+        return tell_sending(&room, &draft, &sending, "sent", &json!({}), output);
+    }
     let client = context.client()?;
+    context.require_sent()?;
     let mut place = Place::ask(&client, &room)?;
 
     let mut first = Some((
@@ -76,6 +84,33 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
         true => output.json(&told(&sent, None)),
         false => Ok(()),
     }
+}
+
+/// Tells what became of a draft that might have had to wait. `more` is what its JSON says besides.
+pub(super) fn tell_sending(
+    room: &RoomName,
+    draft: &Draft,
+    sending: &Sending,
+    done: &str,
+    more: &Value,
+    output: &mut Output,
+) -> Result<()> {
+    let (line, mut json) = match sending {
+        Sending::Sent(posted) => (
+            format!("{done} as message {} of '{}'", posted.seq, posted.room),
+            json!({ "room": posted.room, "seq": posted.seq, "id": posted.id, "queued": false }),
+        ),
+        Sending::Queued => (
+            format!(
+                "the hub cannot be reached: kept for '{room}', and sent by the next command that reaches it; git parler outbox"
+            ),
+            json!({ "room": room, "seq": null, "id": draft.id, "queued": true }),
+        ),
+    };
+    if let (Some(json), Some(more)) = (json.as_object_mut(), more.as_object()) {
+        json.extend(more.clone());
+    }
+    output.either(&line, &json)
 }
 
 fn line(posted: &Posted, part: &FilePart) -> String {

@@ -28,6 +28,7 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     };
     let room = context.room_if_any()?;
     let identity = &agent.identity;
+    let waiting = context.outbox_if_any()?.map_or(0, |outbox| outbox.count());
     let id = identity.key.id();
     if output.is_json() {
         return output.json(&json!({
@@ -37,6 +38,7 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
             "source": source.describe(),
             "hub": { "choice": hub.to_config(), "address": address },
             "room": room,
+            "waiting": waiting,
         }));
     }
     let who = text::name_and_role(identity.name.as_str(), identity.role.as_ref().map(|role| role.as_str()));
@@ -46,6 +48,10 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.text(&field("hub", &hub_text))?;
     if let Some(room) = room {
         output.text(&field("room", room.as_str()))?;
+    }
+    if waiting > 0 {
+        let what = text::count(waiting as u64, "message");
+        output.text(&field("waiting", &format!("{what} to be sent · git parler outbox")))?;
     }
     Ok(())
 }

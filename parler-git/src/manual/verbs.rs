@@ -13,9 +13,12 @@ pub(super) const NAMES: &[&str] = &[
     "fetch",
     "handoff",
     "hub",
+    "inbox",
     "invite",
     "join",
+    "log",
     "man",
+    "outbox",
     "push",
     "recv",
     "send",
@@ -32,9 +35,12 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "fetch" => FETCH,
         "handoff" => HANDOFF,
         "hub" => HUB,
+        "inbox" => INBOX,
         "invite" => INVITE,
         "join" => JOIN,
+        "log" => LOG,
         "man" => MAN,
+        "outbox" => OUTBOX,
         "push" => PUSH,
         "recv" => RECV,
         "send" => SEND,
@@ -183,6 +189,15 @@ const HUB: &[Section] = &[(
     )],
 )];
 
+const INBOX: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Shows what waits for this agent in all of its rooms on the hub: handoffs to it, newest first, then messages that \
+         mention it, then how much is unread in each room, each with the command that shows it. Acknowledges nothing. Of a \
+         room with more than 1,000 unread messages it looks at the newest.",
+    )],
+)];
+
 const INVITE: &[Section] = &[
     (
         "DESCRIPTION",
@@ -209,6 +224,23 @@ const JOIN: &[Section] = &[
     ("EXAMPLES", &[Lines("git parler join https://hub.example/join/CODE")]),
 ];
 
+const LOG: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Shows a room's log as history, newest first, through the pager where somebody looks at a terminal. `--since` \
+             leaves out what comes up to that message, and `--limit` counts from where the list begins. Acknowledges nothing.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler log --room feature -n 20\n\
+             git parler log --room feature --reverse --since 120 --limit 30",
+        )],
+    ),
+];
+
 const MAN: &[Section] = &[
     (
         "DESCRIPTION",
@@ -229,6 +261,30 @@ const MAN: &[Section] = &[
             "git parler man --install\n\
              git parler man recv\n\
              git parler man --install --dir \"$DESTDIR/usr/share/man\"",
+        )],
+    ),
+];
+
+const OUTBOX: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Shows what was said with `--queue` while the hub could not be reached. Every command that reaches the hub \
+                 sends it first, in order and once, whatever died in between.",
+            ),
+            Text(
+                "A message that the hub refuses is kept and does not hold up the others: `send` tries it again, `drop` \
+                 forgets it.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler send --room feature --queue \"done, tests pass\"\n\
+             git parler outbox\n\
+             git parler outbox drop 2",
         )],
     ),
 ];
@@ -262,9 +318,14 @@ const RECV: &[Section] = &[
         "DESCRIPTION",
         &[
             Text(
-                "Shows what is new in a room: first the unread handoffs to this agent, newest first, then every message with \
-                 a mark for its signature. What was shown is acknowledged, unless the reader of the output went away \
-                 meanwhile. A message that is not to be believed is folded to one line and never counts as a handoff.",
+                "Shows what is new in a room: first the unread handoffs to this agent, newest first, then messages that \
+                 mention it, then the rest, every message with a mark for its signature. What this agent wrote itself is no \
+                 news. A message that is not to be believed is folded to one line and never counts as a handoff.",
+            ),
+            Text(
+                "A backlog of more than 150 lines is shown as a digest, which ends with the numbers that it left out and \
+                 the `git parler log` that shows them. What was shown is acknowledged, and of a digest all that it accounts \
+                 for, unless the reader of the output went away meanwhile: then it comes again.",
             ),
             Text(
                 "`--since` and `--all` read again; they acknowledge only what leaves nothing unread behind it. `--limit` \

@@ -30,6 +30,7 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
         printed: Seq::ZERO,
         cursor: reading.cursor,
         owed: reading.cursor,
+        is_plain: reading.is_plain,
     };
     // What a hub that goes away meanwhile does not give, it gives when it is back.
     let caught_up = watch.catch_up(context, &mut reading, output);
@@ -100,6 +101,8 @@ struct Watch {
     cursor: Seq,
     /// What is to be acknowledged.
     owed: Seq,
+    /// Whether what this agent wrote itself is left out.
+    is_plain: bool,
 }
 
 impl Watch {
@@ -113,7 +116,7 @@ impl Watch {
             }
             if output.is_json() {
                 let banners = reading.banners(context, &stroke)?;
-                print(context, &stroke, &banners, output)?;
+                print(context, reading, &stroke, &banners, output)?;
             } else {
                 reading.show(context, &stroke, output)?;
             }
@@ -165,7 +168,7 @@ impl Watch {
             }
             let reading = self.reading(&client, &stream);
             let banners = reading.banners(context, &batch)?;
-            print(context, &batch, &banners, output)?;
+            print(context, &reading, &batch, &banners, output)?;
             self.delivered(&client, &batch, output)?;
             context.trust().keep();
         }
@@ -229,6 +232,8 @@ impl Watch {
             left: None,
             shown: 0,
             ahead: Vec::new(),
+            is_plain: self.is_plain,
+            offered: None,
         }
     }
 
@@ -258,8 +263,14 @@ impl Watch {
 }
 
 /// Prints messages one by one, each handoff to this agent with its banner.
-fn print(context: &Context, entries: &[LogEntry], banners: &[Banner<'_>], output: &mut Output) -> Result<()> {
-    for entry in entries {
+fn print(
+    context: &Context,
+    reading: &Reading<'_>,
+    entries: &[LogEntry],
+    banners: &[Banner<'_>],
+    output: &mut Output,
+) -> Result<()> {
+    for entry in entries.iter().filter(|entry| reading.lists(entry)) {
         let banner = banners.iter().find(|banner| banner.message.seq == entry.seq);
         if output.is_json() {
             let mut value = entry.to_json();

@@ -1,0 +1,269 @@
+//! `git parler inbox`: what waits for this agent in all of its rooms on a hub. Acknowledges nothing, and asks once for
+//! each room with something unread.
+
+use parler_client::Client;
+use parler_protocol::api::RoomSummary;
+use parler_protocol::limits::MAX_PAGE_MESSAGES;
+use parler_protocol::{HubId, Message, Part, RoomName, Seq};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{ErrorKind, Result};
+use crate::handoffs::Ledger;
+use crate::log_entry::LogEntry;
+use crate::output::{BANNER, HEADER, Output, styled};
+use crate::room_log::read_page;
+use crate::text;
+
+/// Handoffs, and mentions, that are shown line by line.
+const MOST_LISTED: usize = 30;
+
+pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+    output.require_open()?;
+    output.page(context)?;
+    let client = context.client()?;
+    let rooms = client.rooms()?;
+    let hub = client.hub_id()?;
+    let mut inbox = Inbox {
+        hub_option: context.trust().hub_option().to_owned(),
+        ..Inbox::default()
+    };
+    for room in rooms.rooms.iter().filter(|room| room.unread > 0) {
+        match look_into(context, &client, &hub, room) {
+            Ok(found) => inbox.take(found),
+            // Left, or gone, since it was listed.
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    inbox.sort();
+    let waiting = context.outbox_if_any()?.map_or(0, |outbox| outbox.count());
+    // Before anything of it is read.
+    output.warn(&context.trust().warnings());
+    if output.is_json() {
+        return output.json(&inbox.to_json(waiting));
+    }
+    inbox.show(output)?;
+    if waiting > 0 {
+        let what = text::count(waiting as u64, "message");
+        output.line(&format!(
+            "{what} of yours not sent yet: git parler outbox{}",
+            inbox.hub_option
+        ))?;
+    }
+    if inbox.rooms.is_empty() && waiting == 0 {
+        output.remark("nothing new in any room");
+    }
+    Ok(())
+}
+
+/// What one room holds that is unread.
+struct Found {
+    room: RoomName,
+    /// Messages of others, or those that were not looked at.
+    unread: u64,
+    /// Of these so many were not looked at: the oldest.
+    unexamined: u64,
+    handoffs: Vec<Item>,
+    mentions: Vec<Item>,
+}
+
+/// A message for this agent.
+struct Item {
+    room: RoomName,
+    seq: Seq,
+    ts: i64,
+    /// For people.
+    from: String,
+    /// Its first line.
+    what: String,
+    json: Value,
+}
+
+impl Item {
+    fn of(message: &Message, room: &RoomName, what: &str, more: Value) -> Self {
+        let from = &message.from;
+        let mut json = json!({
+            "room": room, "seq": message.seq, "ts": message.ts,
+            "from": { "id": from.id, "name": from.name, "role": from.role },
+        });
+        if let (Some(json), Value::Object(more)) = (json.as_object_mut(), more) {
+            json.extend(more);
+        }
+        Self {
+            room: room.clone(),
+            seq: message.seq,
+            ts: message.ts,
+            from: text::name_and_role(&from.name, from.role.as_deref()),
+            what: text::beginning(what),
+            json,
+        }
+    }
+}
+
+fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary) -> Result<Found> {
+    let cursor = room.head.seq.get().saturating_sub(room.unread);
+    // The newest, where there are more than one page holds.
+    let after = cursor.max(room.head.seq.get().saturating_sub(u64::from(MAX_PAGE_MESSAGES)));
+    let mut page = read_page(client, hub, &room.room, Some(Seq::new(after)), MAX_PAGE_MESSAGES)?;
+    let (trust, me) = (context.trust(), client.identity());
+    trust.read_on(hub, &room.room, me, Seq::new(after), &mut page.entries);
+    let ledger = Ledger::of(&page.entries);
+    let read = page.entries.last().map_or(after, |last| last.seq.get());
+    let mut found = Found {
+        room: page.room.clone(),
+        unread: room.head.seq.get().max(read) - cursor,
+        unexamined: after - cursor + room.head.seq.get().saturating_sub(read),
+        handoffs: Vec::new(),
+        mentions: Vec::new(),
+    };
+    for entry in &page.entries {
+        if entry.is_by(me) {
+            found.unread -= 1;
+            continue;
+        }
+        if let Some((message, handoff)) = entry.handoff_to(me) {
+            if ledger.handoff(message.seq).is_some_and(|handoff| !handoff.is_open()) {
+                continue;
+            }
+            let more = json!({
+                "next": handoff.next, "summary": handoff.summary, "to": handoff.to, "bundle": handoff.bundle,
+            });
+            found.handoffs.push(Item::of(message, &page.room, &handoff.next, more));
+        } else if entry.mentions(me)
+            && let Some((message, _)) = entry.message()
+        {
+            found
+                .mentions
+                .push(Item::of(message, &page.room, said(entry), json!({})));
+        }
+    }
+    Ok(found)
+}
+
+/// The first text of a message.
+fn said(entry: &LogEntry) -> &str {
+    let parts = entry
+        .message()
+        .map(|(message, _)| message.parts.as_slice())
+        .unwrap_or_default();
+    let text = parts.iter().find_map(|part| match part {
+        Part::Text(part) => Some(part.text.as_str()),
+        Part::Handoff(part) => Some(part.next.as_str()),
+        Part::File(part) => Some(part.name.as_str()),
+        _ => None,
+    });
+    text.unwrap_or_default()
+}
+
+#[derive(Default)]
+struct Inbox {
+    hub_option: String,
+    handoffs: Vec<Item>,
+    mentions: Vec<Item>,
+    rooms: Vec<RoomCount>,
+}
+
+/// A room with something unread.
+struct RoomCount {
+    room: RoomName,
+    unread: u64,
+    unexamined: u64,
+    handoffs: usize,
+    mentions: usize,
+}
+
+impl Inbox {
+    fn take(&mut self, found: Found) {
+        if found.unread == 0 {
+            return;
+        }
+        self.rooms.push(RoomCount {
+            room: found.room,
+            unread: found.unread,
+            unexamined: found.unexamined,
+            handoffs: found.handoffs.len(),
+            mentions: found.mentions.len(),
+        });
+        self.handoffs.extend(found.handoffs);
+        self.mentions.extend(found.mentions);
+    }
+
+    /// The newest first, whichever room they are in.
+    fn sort(&mut self) {
+        for items in [&mut self.handoffs, &mut self.mentions] {
+            items.sort_by_key(|item| std::cmp::Reverse((item.ts, item.seq)));
+        }
+    }
+
+    fn recv(&self, room: &RoomName) -> String {
+        format!("git parler recv --room {room}{}", self.hub_option)
+    }
+
+    fn show_command(&self, item: &Item) -> String {
+        format!("git parler show {} --room {}{}", item.seq, item.room, self.hub_option)
+    }
+
+    fn show(&self, output: &mut Output) -> Result<()> {
+        for (items, title, style) in [
+            (&self.handoffs, "HANDOFFS TO YOU", BANNER),
+            (&self.mentions, "MENTIONS OF YOU", HEADER),
+        ] {
+            if items.is_empty() {
+                continue;
+            }
+            output.line(&styled(style, title))?;
+            for item in items.iter().take(MOST_LISTED) {
+                let command = self.show_command(item);
+                output.line(&format!(
+                    "  {} · message {} from {}: {}\n    {command}",
+                    item.room, item.seq, item.from, item.what
+                ))?;
+            }
+            if items.len() > MOST_LISTED {
+                output.line(&format!("  and {} more", items.len() - MOST_LISTED))?;
+            }
+        }
+        let width = self
+            .rooms
+            .iter()
+            .map(|room| room.room.as_str().len())
+            .max()
+            .unwrap_or_default();
+        for room in &self.rooms {
+            let mut counts = vec![format!("{} unread", room.unread)];
+            if room.handoffs > 0 {
+                counts.push(text::count(room.handoffs as u64, "handoff"));
+            }
+            if room.mentions > 0 {
+                counts.push(text::count(room.mentions as u64, "mention"));
+            }
+            if room.unexamined > 0 {
+                counts.push(format!("{} of them not looked at", room.unexamined));
+            }
+            let (name, recv) = (room.room.as_str(), self.recv(&room.room));
+            output.line(&format!("{name:<width$}  {} · {recv}", counts.join(" · ")))?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, waiting: usize) -> Value {
+        let item = |item: &Item| {
+            let mut json = item.json.clone();
+            json["command"] = json!(self.show_command(item));
+            json
+        };
+        let room = |room: &RoomCount| {
+            json!({
+                "room": room.room, "unread": room.unread, "unexamined": room.unexamined,
+                "handoffs": room.handoffs, "mentions": room.mentions, "command": self.recv(&room.room),
+            })
+        };
+        json!({
+            "handoffs": self.handoffs.iter().map(item).collect::<Vec<_>>(),
+            "mentions": self.mentions.iter().map(item).collect::<Vec<_>>(),
+            "rooms": self.rooms.iter().map(room).collect::<Vec<_>>(),
+            "waiting": waiting,
+        })
+    }
+}

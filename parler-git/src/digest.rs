@@ -1,0 +1,292 @@
+//! What a reader of a backlog is shown: all of it where it fits on a few screens, else a digest that leads with what is
+//! for the reader and says which numbers it left out. Counts nothing that it has not verified as anything but a message.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
+
+use git_remote_parler::repository::Repository;
+use parler_client::Identity;
+use parler_protocol::{Message, Part, RoomName, Seq};
+
+use crate::banner::Banner;
+use crate::handoffs::{Handoff, Ledger};
+use crate::log_entry::LogEntry;
+use crate::text::{self, Extent};
+use crate::view::render;
+
+/// Up to here a backlog is shown whole.
+const MOST_LINES: usize = 150;
+/// How far handoffs may go whole, and mentions behind them, in a digest.
+const HANDOFF_LINES: usize = 90;
+const MENTION_LINES: usize = 125;
+/// Handoffs that are one line each, behind those that are whole.
+const MOST_BRIEF: usize = 20;
+/// Messages of one sort that are kept to choose from: more would not fit in any case.
+const KEPT: usize = 200;
+/// Handoffs that are kept.
+const KEPT_HANDOFFS: usize = 1000;
+/// Own messages whose signatures are verified to leave them out; further ones are left out by number.
+const MOST_OWN: usize = 2000;
+/// Ranges of numbers that are named one by one.
+const MOST_RANGES: usize = 4;
+
+/// What is unread, sorted while it is read. Holds as much as a digest can show, however long the backlog.
+pub(crate) struct Backlog<'m> {
+    me: &'m Identity,
+    /// The first and the last number.
+    span: Option<(Seq, Seq)>,
+    handoffs: VecDeque<LogEntry>,
+    mentions: VecDeque<LogEntry>,
+    rest: VecDeque<LogEntry>,
+    ledger: Ledger,
+    /// Numbers of messages that this agent wrote itself.
+    own: BTreeSet<u64>,
+    own_looked_at: usize,
+    /// Whether something is not kept.
+    is_cut: bool,
+}
+
+impl<'m> Backlog<'m> {
+    pub(crate) fn new(me: &'m Identity) -> Self {
+        Self {
+            me,
+            span: None,
+            handoffs: VecDeque::new(),
+            mentions: VecDeque::new(),
+            rest: VecDeque::new(),
+            ledger: Ledger::default(),
+            own: BTreeSet::new(),
+            own_looked_at: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Takes in the next messages, whose authors' standing is known.
+    pub(crate) fn add(&mut self, entries: Vec<LogEntry>) {
+        for entry in entries {
+            let first = self.span.map_or(entry.seq, |(first, _)| first);
+            self.span = Some((first, entry.seq));
+            self.ledger.add(&entry);
+            let says_me = |message: &Message| message.from.id == self.me.key.id();
+            if self.own_looked_at < MOST_OWN && entry.unverified().is_some_and(says_me) {
+                self.own_looked_at += 1;
+                if entry.is_by(self.me) {
+                    self.own.insert(entry.seq.get());
+                    continue;
+                }
+            }
+            let (sort, most) = if entry.handoff_to(self.me).is_some() {
+                (&mut self.handoffs, KEPT_HANDOFFS)
+            } else if entry.mentions(self.me) {
+                (&mut self.mentions, KEPT)
+            } else {
+                (&mut self.rest, KEPT)
+            };
+            sort.push_back(entry);
+            if sort.len() > most {
+                sort.pop_front();
+                self.is_cut = true;
+            }
+        }
+    }
+
+    /// Whether nothing is in it that somebody else wrote.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handoffs.is_empty() && self.mentions.is_empty() && self.rest.is_empty()
+    }
+
+    /// The handoffs to this agent, newest first.
+    pub(crate) fn handoffs(&self) -> impl Iterator<Item = &LogEntry> {
+        self.handoffs.iter().rev()
+    }
+
+    /// What is shown of it. `room` and `hub` are what commands have to say of both.
+    pub(crate) fn render(
+        &self,
+        banners: &[Banner<'_>],
+        room: &RoomName,
+        hub: &str,
+        repository: Option<&Repository>,
+    ) -> String {
+        let show = |seq: Seq| format!("git parler show {seq} --room {room}{hub}");
+        // Who acknowledged a handoff, finished it or saw it revised elsewhere is not led to it again.
+        let (live, settled): (Vec<_>, Vec<_>) = banners.iter().partition(|banner| {
+            let handoff = self.ledger.handoff(banner.message.seq);
+            handoff.is_none_or(Handoff::is_open)
+        });
+        let settled: Vec<_> = settled
+            .iter()
+            .filter_map(|banner| Some((banner.message.seq, self.fate(self.ledger.handoff(banner.message.seq)?))))
+            .collect();
+        let whole: Vec<_> = live.iter().map(|banner| block(banner)).collect();
+        let lines = |entry: &LogEntry| (entry.seq, render(entry, repository, Extent::Beginning));
+        let mentions: Vec<_> = self.mentions.iter().map(lines).collect();
+        // An own message that was not looked at before is looked at now.
+        let rest: Vec<_> = self
+            .rest
+            .iter()
+            .filter(|entry| !entry.is_by(self.me))
+            .map(lines)
+            .collect();
+        let sorts = whole.iter().chain(mentions.iter().chain(&rest).map(|(_, text)| text));
+        let all: usize = sorts.map(|text| height(text)).sum::<usize>() + settled.len();
+        if !self.is_cut && all <= MOST_LINES {
+            let mut out = whole.concat();
+            out.extend(settled.into_iter().map(|(_, text)| text));
+            out.extend(mentions.into_iter().chain(rest).map(|(_, text)| text));
+            return out;
+        }
+
+        let mut page = Page::default();
+        let mut brief = 0;
+        for (banner, text) in live.iter().zip(&whole) {
+            let seq = banner.message.seq;
+            if page.lines == 0 || brief == 0 && page.lines + height(text) <= HANDOFF_LINES {
+                page.add(seq, text);
+            } else if brief < MOST_BRIEF {
+                page.add(seq, &one_line(banner, &show(seq)));
+                brief += 1;
+            }
+        }
+        for (seq, text) in settled.iter().take(MOST_BRIEF.saturating_sub(brief)) {
+            page.add(*seq, text);
+        }
+        page.add_newest(&mentions, MENTION_LINES);
+        page.add_newest(&rest, MOST_LINES);
+        let kept = |sort: &VecDeque<LogEntry>| sort.iter().map(|entry| entry.seq.get()).collect::<BTreeSet<_>>();
+        let handoffs_left = &kept(&self.handoffs) - &page.shown;
+        if !handoffs_left.is_empty() {
+            let count = text::count(handoffs_left.len() as u64, "handoff");
+            page.text.push_str(&format!("{count} to you among what is left out\n"));
+        }
+        page.text.push_str(&self.left_out(&page.shown, room, hub));
+        page.text
+    }
+
+    /// What became of a handoff that nothing more is expected of, on a line.
+    fn fate(&self, handoff: &Handoff) -> String {
+        let from = text::name(&handoff.from.name);
+        let newest = self.ledger.newest(handoff.seq);
+        if newest != handoff.seq {
+            return format!("handoff {} from {from}: superseded by message {newest}\n", handoff.seq);
+        }
+        let by = handoff.holder().map(|receipt| {
+            let who = text::name(&receipt.from.name);
+            format!(" by {who} in message {}", receipt.seq)
+        });
+        let word = handoff.state().word();
+        format!(
+            "handoff {} from {from}: {word}{}\n",
+            handoff.seq,
+            by.unwrap_or_default()
+        )
+    }
+
+    /// The lines that name what is not shown, and the commands that show it.
+    fn left_out(&self, shown: &BTreeSet<u64>, room: &RoomName, hub: &str) -> String {
+        let Some((first, last)) = self.span else {
+            return String::new();
+        };
+        let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
+        let mut count = 0;
+        // Where the digest ends a range: at what it shows. Own messages are passed over, and end none.
+        for seq in first.get()..=last.get() {
+            if self.own.contains(&seq) {
+                continue;
+            }
+            if shown.contains(&seq) {
+                continue;
+            }
+            count += 1;
+            let extended = ranges.last().map(|range| (*range.start(), *range.end()));
+            match extended {
+                Some((start, end)) if shown.range(end..seq).next().is_none() => {
+                    ranges.pop();
+                    ranges.push(start..=seq);
+                }
+                _ => ranges.push(seq..=seq),
+            }
+        }
+        if ranges.is_empty() {
+            return String::new();
+        }
+        let named = |range: &RangeInclusive<u64>| match range.start() == range.end() {
+            true => range.start().to_string(),
+            false => format!("{}-{}", range.start(), range.end()),
+        };
+        let command = |range: &RangeInclusive<u64>| {
+            let (since, limit) = (range.start() - 1, range.end() - range.start() + 1);
+            format!("  git parler log --reverse --since {since} --limit {limit} --room {room}{hub}\n")
+        };
+        let mut numbers: Vec<_> = ranges.iter().take(MOST_RANGES).map(named).collect();
+        if ranges.len() > MOST_RANGES {
+            numbers.push(format!("and {} more ranges", ranges.len() - MOST_RANGES));
+        }
+        let noun = text::count(count, "message");
+        let mut out = format!("left out: {noun}, {}\n", numbers.join(", "));
+        match ranges.len() <= MOST_RANGES {
+            true => out.extend(ranges.iter().map(command)),
+            false => {
+                let (from, to) = (*ranges[0].start(), ranges.last().map_or(0, |range| *range.end()));
+                out.push_str(&command(&(from..=to)));
+            }
+        }
+        out
+    }
+}
+
+/// Lines that are going to be shown.
+#[derive(Default)]
+struct Page {
+    text: String,
+    lines: usize,
+    shown: BTreeSet<u64>,
+}
+
+impl Page {
+    fn add(&mut self, seq: Seq, text: &str) {
+        self.text.push_str(text);
+        self.lines += height(text);
+        self.shown.insert(seq.get());
+    }
+
+    /// Adds the newest of these that fit, in their order; one in any case.
+    fn add_newest(&mut self, entries: &[(Seq, String)], most: usize) {
+        let mut lines = self.lines;
+        let fitting = entries.iter().rev().enumerate().take_while(|(index, (_, text))| {
+            lines += height(text);
+            *index == 0 || lines <= most
+        });
+        let count = fitting.count();
+        for (seq, text) in &entries[entries.len() - count..] {
+            self.add(*seq, text);
+        }
+    }
+}
+
+fn height(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+/// A banner, and what else its message says.
+fn block(banner: &Banner<'_>) -> String {
+    let mut out = banner.render(Extent::Beginning);
+    let mut cut = false;
+    for part in &banner.message.parts {
+        if let Part::Text(part) = part {
+            out.push_str(&text::quoted(Extent::Beginning.of(&part.text, &mut cut)));
+        }
+    }
+    if cut {
+        out.push_str(&crate::view::more(banner.message));
+    }
+    out.push('\n');
+    out
+}
+
+/// A handoff on a line.
+fn one_line(banner: &Banner<'_>, command: &str) -> String {
+    let from = text::name_and_role(&banner.message.from.name, banner.message.from.role.as_deref());
+    let next = text::beginning(&banner.handoff.next);
+    format!("handoff {} from {from}: {next} · {command}\n", banner.message.seq)
+}
