@@ -34,6 +34,7 @@ const DEADLINES: Deadlines = Deadlines {
     connect: std::time::Duration::from_secs(5),
     stall: std::time::Duration::from_secs(10),
     answer: std::time::Duration::from_secs(10),
+    rest: std::time::Duration::ZERO,
     retry: std::time::Duration::ZERO,
     silence: std::time::Duration::from_secs(10),
     transfer: std::time::Duration::ZERO,

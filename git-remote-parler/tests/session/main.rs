@@ -12,6 +12,7 @@ mod sandbox;
 mod world;
 
 mod bases;
+mod cuts;
 mod dishonest;
 mod fetching;
 mod protocol;

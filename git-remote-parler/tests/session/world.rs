@@ -33,8 +33,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::behind(Vec::new())
+    }
+
+    /// A world whose hub is also reached at these authorities.
+    pub(crate) fn behind(authorities: Vec<String>) -> Self {
         let sandbox = Sandbox::new();
         let mut options = HubOptions::new(sandbox.path("hub"));
+        options.authorities = authorities;
         options.local = Some(LocalPolicy {
             secret: SECRET.to_owned(),
         });
@@ -69,6 +75,8 @@ impl World {
         Agent {
             hub: self.address,
             session: None,
+            room: "x".to_owned(),
+            deadlines: Deadlines::default(),
             identity,
             git: self.sandbox.git_with(&[]),
         }
@@ -94,12 +102,17 @@ impl Drop for World {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Agent {
     /// Where this agent finds the hub.
     pub(crate) hub: SocketAddr,
     /// A session that it has already.
     pub(crate) session: Option<CachedSession>,
-    identity: Identity,
+    /// The room it speaks to.
+    pub(crate) room: String,
+    /// How long it waits.
+    pub(crate) deadlines: Deadlines,
+    pub(crate) identity: Identity,
     pub(crate) git: Git,
 }
 
@@ -172,14 +185,14 @@ impl Agent {
             secret: Some(SECRET.to_owned()),
             token: None,
             sessions: Box::new(Kept(self.session.clone())),
-            deadlines: Deadlines::default(),
+            deadlines: self.deadlines,
         })
         .unwrap()
     }
 
     /// Runs a session in a repository, or outside of any, with these lines from git.
     pub(crate) fn talk(&self, git_dir: Option<&Path>, lines: &str) -> (Said, Result<(), SessionError>) {
-        let address = Address::parse("room/x", |_| false).unwrap();
+        let address = Address::parse(&format!("room/{}", self.room), |_| false).unwrap();
         let edge = Edge {
             agent: self,
             git_dir: git_dir.map(Path::to_owned),

@@ -85,7 +85,7 @@ impl Attachment<'_> {
     /// Uploads what the hub does not have yet.
     fn uploaded(&self) -> Result<UploadId, ClientError> {
         let size = self.source.size();
-        let mut patience = Patience::new(self.client.transfer_patience());
+        let mut patience = Patience::new(self.client.deadlines());
         for _ in 0..BEGINNINGS {
             let progress = match self.upload.get() {
                 Some(upload) => self.ask(&upload)?,

@@ -156,7 +156,7 @@ impl<'a> BundleStream<'a> {
             ids: ids.iter().copied().collect(),
             is_framed: true,
             present: None,
-            patience: Patience::new(client.transfer_patience()),
+            patience: Patience::new(client.deadlines()),
         }
     }
 
@@ -294,7 +294,7 @@ impl<'a> BlobReader<'a> {
                 size,
                 done: 0,
             },
-            patience: Patience::new(client.transfer_patience()),
+            patience: Patience::new(client.deadlines()),
         })
     }
 }

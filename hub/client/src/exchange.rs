@@ -22,7 +22,9 @@ use crate::revive::Reviving;
 use crate::tls::tls_config;
 use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
-use crate::{CachedSession, ClientError, ClientOptions, HubAddress, Identity, NoWitness, Witness, rests, trace};
+use crate::{
+    CachedSession, ClientError, ClientOptions, Deadlines, HubAddress, Identity, NoWitness, Witness, rests, trace,
+};
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -196,9 +198,9 @@ impl Client {
         self.runtime.block_on(async { tokio::time::sleep(pause).await });
     }
 
-    /// How long a large transfer goes on without progress.
-    pub(crate) fn transfer_patience(&self) -> Duration {
-        self.options.deadlines.transfer
+    /// How long this client waits.
+    pub(crate) fn deadlines(&self) -> &Deadlines {
+        &self.options.deadlines
     }
 
     /// What to say of a transfer that ended with this failure. What the hub says itself is left as it is.
@@ -267,7 +269,7 @@ impl Client {
 
     /// Tries until it succeeds, the failure is final, or the time for trying again is over.
     async fn retrying<T>(&self, attempt: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
-        let mut rests = rests::of_a_call().take(MOST_RETRIES);
+        let mut rests = rests::of_a_call(self.options.deadlines.rest).take(MOST_RETRIES);
         let begun = Instant::now();
         let mut reached = false;
         self.attempt.set(0);

@@ -18,6 +18,8 @@ pub struct Deadlines {
     pub answer: Duration,
     /// For the next sign of life of a stream: a hub gives one each 15 s.
     pub silence: Duration,
+    /// Between a failure and sending again, the first time. Each rest is longer than the one before.
+    pub rest: Duration,
     /// How long sending again goes on after the first failure.
     pub retry: Duration,
     /// How long a large transfer goes on trying without a byte of progress.
@@ -31,6 +33,7 @@ impl Default for Deadlines {
             stall: Duration::from_secs(60),
             answer: Duration::from_secs(600),
             silence: STREAM_LOST,
+            rest: Duration::from_millis(50),
             retry: Duration::from_secs(20),
             transfer: Duration::from_secs(120),
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use backon::ExponentialBackoff;
 use parler_protocol::ErrorCode;
 
-use crate::{Client, ClientError, rests, trace};
+use crate::{Client, ClientError, Deadlines, rests, trace};
 
 /// How often a hub may answer and then end before the next byte. A blob that is damaged there ends at the same byte each
 /// time, however long one waits.
@@ -16,6 +16,8 @@ const MOST_EMPTY_ANSWERS: u32 = 5;
 pub(crate) struct Patience {
     /// Without a byte of progress.
     most: Duration,
+    /// The first rest.
+    first: Duration,
     /// When the first try failed since then.
     failing_since: Option<Instant>,
     /// Answers since then that began and brought nothing.
@@ -24,12 +26,13 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) fn new(most: Duration) -> Self {
+    pub(crate) fn new(deadlines: &Deadlines) -> Self {
         Self {
-            most,
+            most: deadlines.transfer,
+            first: deadlines.rest,
             failing_since: None,
             empty_answers: 0,
-            rests: rests::of_a_call(),
+            rests: rests::of_a_call(deadlines.rest),
         }
     }
 
@@ -38,7 +41,7 @@ impl Patience {
         // Also where nothing failed: an answer that was asked for in the ordinary course is not empty any more.
         self.empty_answers = 0;
         if self.failing_since.take().is_some() {
-            self.rests = rests::of_a_call();
+            self.rests = rests::of_a_call(self.first);
         }
     }
 
@@ -82,7 +85,7 @@ mod tests {
     /// A stream of many bundles asks for what is left after each one that was cut; each brings bytes, and none is a failure.
     #[test]
     fn an_answer_that_brings_bytes_is_not_empty() {
-        let mut patience = Patience::new(Duration::from_secs(60));
+        let mut patience = Patience::new(&Deadlines::default());
         for _ in 0..MOST_EMPTY_ANSWERS {
             patience.answered();
             patience.progressed();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The rests of a call or a transfer, without end: somebody waits for it.
-pub(crate) fn of_a_call() -> ExponentialBackoff {
-    rests(Duration::from_millis(50), Duration::from_secs(2))
+/// The rests of a call or a transfer, without end: somebody waits for it. Up to 2 s, to which chance adds as much again.
+pub(crate) fn of_a_call(first: Duration) -> ExponentialBackoff {
+    rests(first, Duration::from_secs(2))
 }
 
 /// The rests of a stream, without end: nobody waits for more than the next message, and a hub that comes back must not be

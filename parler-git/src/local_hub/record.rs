@@ -99,6 +99,7 @@ pub(super) fn answers(record: &HubRecord) -> bool {
             stall: ASKING_DEADLINE,
             answer: ASKING_DEADLINE,
             silence: ASKING_DEADLINE,
+            rest: Duration::ZERO,
             retry: Duration::ZERO,
             transfer: Duration::ZERO,
         },
