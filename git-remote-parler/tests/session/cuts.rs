@@ -46,8 +46,11 @@ const IMPATIENT: Deadlines = Deadlines {
     ..PATIENT
 };
 
+/// Where a cut is, by bytes.
+type At = fn(u64) -> Point;
+
 /// Both directions, and what they are called.
-const DIRECTIONS: [(fn(u64) -> Point, &str); 2] = [(Point::Up, "up"), (Point::Down, "down")];
+const DIRECTIONS: [(At, &str); 2] = [(Point::Up, "up"), (Point::Down, "down")];
 
 /// A hub behind these proxies, one for each worker.
 fn world(proxies: &[CuttingProxy]) -> World {
@@ -73,7 +76,7 @@ fn behind(proxy: &CuttingProxy, agent: &Agent, fault: Fault) -> Agent {
 fn at_each_byte<T>(
     proxies: &[CuttingProxy],
     stride: u64,
-    point: fn(u64) -> Point,
+    point: At,
     begin: impl Fn(usize) -> T + Sync,
     once: impl Fn(&T, &CuttingProxy, Point, Fault) + Sync,
 ) -> usize {
