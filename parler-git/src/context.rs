@@ -2,14 +2,16 @@
 //! and from these the agent, the hub and the room that are meant.
 
 use std::cell::{OnceCell, RefCell};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use git_remote_parler::git::{Git, GitError, Side};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
 use git_remote_parler::terminal::Terminal;
-use parler_client::{Client, Identity};
+use parler_client::{Client, Deadlines, Identity};
 use parler_protocol::{AccessToken, AgentName, RoomName};
 
 use crate::agents::{NameSource, Named, default_name};
@@ -25,6 +27,8 @@ use crate::{output, text};
 
 /// Longest name that is read from the work tree's file.
 const MAX_NAME_FILE_BYTES: u64 = 1024;
+/// How long somebody may have a hub waited for that says nothing.
+const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 
 /// The start of a command.
 pub(crate) struct Context {
@@ -376,7 +380,15 @@ impl Context {
         if let Some(flag) = &self.globals.hub {
             self.trust.name_hub(flag);
         }
-        let client = hubs::client(hub, identity, token, &self.home, &self.environment, insecure)?;
+        let client = hubs::client(
+            hub,
+            identity,
+            token,
+            self.deadlines()?,
+            &self.home,
+            &self.environment,
+            insecure,
+        )?;
         Ok(client.seen_by(self.trust.clone()))
     }
 
@@ -423,6 +435,30 @@ impl Context {
             Some(_) => Ok(None),
             None => Ok(self.outbox_of(&self.hub()?, &self.agent()?.0.identity)),
         }
+    }
+
+    /// How long hubs are waited for.
+    fn deadlines(&self) -> Result<Deadlines> {
+        let config = self.config("parler.timeout")?;
+        let places = [
+            (self.environment.timeout.as_deref(), "PARLER_TIMEOUT"),
+            (config.as_deref(), "parler.timeout"),
+        ];
+        let Some((seconds, from)) = places.into_iter().find_map(|(value, from)| Some((value?, from))) else {
+            return Ok(Deadlines::default());
+        };
+        let chosen = seconds
+            .trim()
+            .parse()
+            .ok()
+            .filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
+        let chosen = chosen.ok_or_else(|| {
+            let (least, most) = (TIMEOUT_SECONDS.start(), TIMEOUT_SECONDS.end());
+            Error::usage(format_args!(
+                "{from} is '{seconds}', which is no number of seconds from {least} to {most}"
+            ))
+        })?;
+        Ok(Deadlines::of_stall(Duration::from_secs(chosen)))
     }
 
     /// What is remembered of hubs: every client of this command adds to it.

@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     pub(crate) room: Option<String>,
     /// `PARLER_HUB`
     pub(crate) hub: Option<String>,
+    /// `PARLER_TIMEOUT`
+    pub(crate) timeout: Option<String>,
     /// The user's login name.
     pub(crate) user: String,
     /// The machine's name, without domain.
@@ -85,6 +87,7 @@ impl Environment {
             agent: text("PARLER_AGENT"),
             room: text("PARLER_ROOM"),
             hub: text("PARLER_HUB"),
+            timeout: text("PARLER_TIMEOUT"),
             parler_home,
             directories,
             token,

@@ -287,10 +287,12 @@ impl From<ClientError> for Error {
             ClientError::Unreachable { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("run the same command again when the hub is up")
             }
-            ClientError::Lost { .. } | ClientError::Deadline { .. } => {
+            ClientError::Lost { .. }
+            | ClientError::Deadline { .. }
+            | ClientError::TooSlow { .. }
+            | ClientError::Stopped { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("run the same command again")
             }
-            ClientError::Stopped { .. } => Self::new(ErrorKind::Unreachable, error).then("run the same command again"),
             ClientError::NotAHub { .. } => Self::new(ErrorKind::Unreachable, error),
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")

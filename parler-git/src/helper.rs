@@ -123,6 +123,7 @@ fn told(context: &Context, error: &SessionError) -> String {
         Some(
             ClientError::Lost { .. }
             | ClientError::Deadline { .. }
+            | ClientError::TooSlow { .. }
             | ClientError::Stopped { .. }
             | ClientError::Unreachable { .. },
         ) => {

@@ -97,6 +97,7 @@ pub(crate) fn client(
     hub: &HubChoice,
     identity: Identity,
     token: Option<&AccessToken>,
+    deadlines: Deadlines,
     home: &Home,
     environment: &Environment,
     insecure: impl Fn(&str) -> Result<bool>,
@@ -124,7 +125,7 @@ pub(crate) fn client(
             Some(_) => Box::new(NoSessionCache),
             None => Box::new(sessions),
         },
-        deadlines: Deadlines::default(),
+        deadlines,
     };
     let client = Client::new(options)?;
     Ok(match hub {

@@ -27,6 +27,10 @@ pub(crate) const KEYS: &[Meaning] = &[
         "Whether commits that a bundle builds on are fetched from the configured remote they are from. Default: true.",
     ),
     (
+        "parler.timeout",
+        "How many seconds a hub that says nothing is waited for. Default: 60.",
+    ),
+    (
         "parler.HOST[:PORT].insecure",
         "Whether to speak plain http to this host, which is not this machine.",
     ),
@@ -62,6 +66,10 @@ pub(crate) const VARIABLES: &[Meaning] = &[
     (
         "PARLER_TOKEN_FILE",
         "A file that holds one, in place of `PARLER_TOKEN`. No child of these programs sees either.",
+    ),
+    (
+        "PARLER_TIMEOUT",
+        "How many seconds a hub that says nothing is waited for.",
     ),
     ("PARLER_GIT", "The git program, instead of the first on `PATH`."),
     (

@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use parler_client::ClientError;
 use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
 use parler_protocol::{AgentId, BaseHint, BundleId, Oid, RefName};
 
@@ -456,9 +457,14 @@ impl<'a> Run<'a> {
         import.finish(timing).map_err(|error| self.naming(error, alone))
     }
 
-    /// An import's error with the bundle that it is about: the one at hand, unless it is about bundles before that.
+    /// An import's error with the bundle that it is about: the one at hand, unless it is about bundles before that. Where
+    /// the hub sent no more it is about the hub.
     fn naming(&self, error: ImportError, at_hand: Option<BundleId>) -> FetchError {
         let (id, source) = match error {
+            ImportError::Read(error) => match error.downcast::<ClientError>() {
+                Ok(error) => return error.into(),
+                Err(error) => (at_hand, Box::new(ImportError::Read(error))),
+            },
             ImportError::Among { ids, source } if ids.len() == 1 => (ids.first().copied(), source),
             error @ ImportError::Among { .. } => return error.into(),
             error => (at_hand, Box::new(error)),

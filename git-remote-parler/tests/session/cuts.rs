@@ -10,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 
 use git_remote_parler::fetch::FetchError;
-use git_remote_parler::import::ImportError;
 use git_remote_parler::push::PushError;
 use git_remote_parler::room::RoomError;
 use git_remote_parler::session::SessionError;
@@ -301,10 +300,6 @@ fn cause(error: &SessionError) -> &ClientError {
         | SessionError::Room(RoomError::Client(error))
         | SessionError::Push(PushError::Client(error) | PushError::Room(RoomError::Client(error)))
         | SessionError::Fetch(FetchError::Client(error)) => error,
-        SessionError::Fetch(FetchError::Bundle { source, .. }) => match &**source {
-            ImportError::Read(error) => error.get_ref().and_then(|error| error.downcast_ref()).unwrap(),
-            other => panic!("not of the hub: {other}"),
-        },
         other => panic!("not of the hub: {other}"),
     }
 }

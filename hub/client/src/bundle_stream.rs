@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use http::StatusCode;
@@ -10,6 +11,7 @@ use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
 use parler_protocol::{BundleId, RoomName, paths};
 use reqwest::Response;
 
+use crate::pace::Pace;
 use crate::patience::Patience;
 use crate::request::Request;
 use crate::{Client, ClientError};
@@ -22,6 +24,7 @@ struct Pieces<'a> {
     client: &'a Client,
     response: Response,
     piece: Bytes,
+    pace: Pace,
 }
 
 impl<'a> Pieces<'a> {
@@ -30,16 +33,19 @@ impl<'a> Pieces<'a> {
             client,
             response,
             piece: Bytes::new(),
+            pace: Pace::new(),
         }
     }
 
     /// Makes sure that there are bytes, unless the answer is over.
     fn fill(&mut self) -> Result<bool, ClientError> {
         while self.piece.is_empty() {
+            let began = Instant::now();
             match self.client.next_piece(&mut self.response)? {
                 Some(piece) => self.piece = piece,
                 None => return Ok(false),
             }
+            self.pace.came(self.client, self.piece.len(), began.elapsed())?;
         }
         Ok(true)
     }

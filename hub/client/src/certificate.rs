@@ -21,9 +21,9 @@ pub(crate) fn other_scheme(error: &reqwest::Error) -> Option<&'static str> {
             return Some("it speaks no TLS; is it a hub of http:// ?");
         }
         let parsed = cause.downcast_ref::<hyper::Error>()?;
-        parsed
-            .is_parse()
-            .then_some("it speaks no HTTP; is it a hub of https:// ?")
+        // A head without end is HTTP. Only a server of hyper's is told apart by a method.
+        let is_other = parsed.is_parse() && parsed.to_string() != "message head is too large";
+        is_other.then_some("it speaks no HTTP; is it a hub of https:// ?")
     })
 }
 

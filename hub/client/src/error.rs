@@ -42,6 +42,16 @@ pub enum ClientError {
         /// How long the call waited.
         seconds: u64,
     },
+    /// The hub sends its answer a few bytes at a time, and has no end of it.
+    #[error("the hub at {address} sent {bytes} bytes in {seconds} s, which is given up as too slow")]
+    TooSlow {
+        /// The hub.
+        address: String,
+        /// How much came.
+        bytes: u64,
+        /// In how much time.
+        seconds: u64,
+    },
     /// A message was sent and no answer came, whatever was tried: it may be stored or not. Sending the same message
     /// again is safe.
     #[error("the hub at {address} may or may not have stored the message: {reason}")]

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use crate::certificate;
+use crate::pace::Pace;
 use crate::patience::is_passing;
 use crate::request::{Request, RequestBody};
 use crate::revive::Reviving;
@@ -242,6 +243,14 @@ impl Client {
         }
     }
 
+    pub(crate) fn too_slow(&self, bytes: u64, seconds: u64) -> ClientError {
+        ClientError::TooSlow {
+            address: self.options.address.to_string(),
+            bytes,
+            seconds,
+        }
+    }
+
     pub(crate) fn lost(&self, reason: impl Into<String>) -> ClientError {
         ClientError::Lost {
             address: self.options.address.to_string(),
@@ -302,12 +311,13 @@ impl Client {
     /// What to say of a message whose last attempt failed so.
     fn unknown_outcome(&self, error: ClientError) -> ClientError {
         match error {
-            ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::Unreachable { .. } => {
-                ClientError::OutcomeUnknown {
-                    address: self.options.address.to_string(),
-                    reason: error.to_string(),
-                }
-            }
+            ClientError::Lost { .. }
+            | ClientError::Deadline { .. }
+            | ClientError::TooSlow { .. }
+            | ClientError::Unreachable { .. } => ClientError::OutcomeUnknown {
+                address: self.options.address.to_string(),
+                reason: error.to_string(),
+            },
             other => other,
         }
     }
@@ -317,7 +327,10 @@ impl Client {
         let session = self.session().await?;
         let send = async |session: &CachedSession| {
             let answer = self.send(request, Some(session)).await;
-            if matches!(answer, Err(ClientError::Lost { .. } | ClientError::Deadline { .. })) {
+            if matches!(
+                answer,
+                Err(ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::TooSlow { .. })
+            ) {
                 unanswered.set(true);
             }
             answer
@@ -478,10 +491,13 @@ impl Client {
     async fn read_body(&self, mut response: Response, limit: usize) -> Result<Bytes, ClientError> {
         let mut body = Vec::new();
         let deadlines = &self.options.deadlines;
-        let begun = Instant::now();
+        let (begun, mut pace) = (Instant::now(), Pace::new());
+        let mut asked = begun;
         while let Some(piece) = self.within(deadlines.stall, response.chunk()).await? {
+            pace.came(self, piece.len(), asked.elapsed())?;
+            asked = Instant::now();
             if begun.elapsed() > deadlines.answer {
-                return Err(self.deadline(deadlines.answer));
+                return Err(self.too_slow(body.len() as u64, deadlines.answer.as_secs()));
             }
             if body.len() + piece.len() > limit {
                 return Err(self.not_a_hub(format!("an answer of more than {limit} bytes")));

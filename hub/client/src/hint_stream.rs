@@ -141,6 +141,7 @@ fn passes(error: &ClientError) -> bool {
         ClientError::Unreachable { .. }
         | ClientError::Lost { .. }
         | ClientError::Deadline { .. }
+        | ClientError::TooSlow { .. }
         | ClientError::OutcomeUnknown { .. }
         | ClientError::NotAHub { .. }
         | ClientError::Stopped { .. } => true,

@@ -17,6 +17,7 @@ mod exchange;
 mod health;
 mod hint_stream;
 mod options;
+mod pace;
 mod patience;
 mod request;
 mod rests;

@@ -26,17 +26,28 @@ pub struct Deadlines {
     pub transfer: Duration,
 }
 
-impl Default for Deadlines {
-    fn default() -> Self {
+/// How long a hub that says nothing is waited for, where nobody said otherwise.
+const STALL: Duration = Duration::from_secs(60);
+
+impl Deadlines {
+    /// Those of somebody who waits so long for a hub that says nothing; the others in proportion. A connection is not
+    /// waited for longer than 10 s, and a call not sent again for longer than 20 s.
+    pub fn of_stall(stall: Duration) -> Self {
         Self {
-            connect: Duration::from_secs(10),
-            stall: Duration::from_secs(60),
-            answer: Duration::from_secs(600),
+            connect: stall.min(Duration::from_secs(10)),
+            stall,
+            answer: stall * 10,
             silence: STREAM_LOST,
             rest: Duration::from_millis(50),
-            retry: Duration::from_secs(20),
-            transfer: Duration::from_secs(120),
+            retry: stall.min(Duration::from_secs(20)),
+            transfer: stall * 2,
         }
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self::of_stall(STALL)
     }
 }
 

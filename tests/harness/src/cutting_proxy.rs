@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Where to cut a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum Fault {
     Cut,
     /// Every connection is cut, and those that come after it before a byte has passed.
     Gone,
+    /// The connection goes on in this direction at some 50 bytes a second, as does every one after it.
+    Drip,
     /// The connection stands still in this direction, and nobody is told, until [`CuttingProxy::release`]. Those that
     /// come after it are served.
     Stall,
@@ -95,9 +98,14 @@ struct Trouble {
     ahead: Option<(Point, Fault)>,
     /// Whether no connection is served any more.
     is_gone: bool,
+    /// The direction in which all goes slowly.
+    dripping: Option<Way>,
     /// Whether what stands still may go on.
     is_released: bool,
 }
+
+/// Between two bytes that go slowly.
+const DRIP: Duration = Duration::from_millis(20);
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,7 +393,22 @@ impl Shared {
         let passing = usize::try_from(*left).unwrap_or(read);
         trouble.ahead = None;
         trouble.is_gone = fault == Fault::Gone;
+        trouble.dripping = (fault == Fault::Drip).then_some(line.way);
         Some((passing, fault))
+    }
+
+    fn is_dripping(&self, line: &Line) -> bool {
+        let trouble = lock(&self.trouble);
+        trouble.plan == line.plan && trouble.dripping == Some(line.way)
+    }
+
+    /// Hands on byte by byte. False: there is nobody to hand on to, or something else is planned.
+    fn drip(&self, bytes: &[u8], to: &mut TcpStream, line: &Line, counter: &AtomicU64) -> bool {
+        bytes.iter().all(|byte| {
+            thread::sleep(DRIP);
+            counter.fetch_add(1, Ordering::SeqCst);
+            to.write_all(&[*byte]).is_ok() && self.is_dripping(line)
+        })
     }
 
     /// Waits until what stands still may go on. False: the plan it stood still for is over.
@@ -413,6 +436,14 @@ impl Shared {
             let mut begin = 0;
             match trouble {
                 Some((passing, Fault::Cut | Fault::Gone)) => most = passing,
+                Some((passing, Fault::Drip)) => {
+                    let passed = to.write_all(&buffer[..passing]);
+                    counter.fetch_add(passing as u64, Ordering::SeqCst);
+                    begin = passing;
+                    if passed.is_err() {
+                        break;
+                    }
+                }
                 Some((passing, Fault::Stall)) => {
                     let passed = to.write_all(&buffer[..passing]);
                     counter.fetch_add(passing as u64, Ordering::SeqCst);
@@ -431,10 +462,15 @@ impl Shared {
                     sent.extend_from_slice(&buffer[begin..most]);
                 }
             }
-            if to.write_all(&buffer[begin..most]).is_err() {
+            if self.is_dripping(line) {
+                if !self.drip(&buffer[begin..most], &mut to, line, counter) {
+                    break;
+                }
+            } else if to.write_all(&buffer[begin..most]).is_err() {
                 break;
+            } else {
+                counter.fetch_add((most - begin) as u64, Ordering::SeqCst);
             }
-            counter.fetch_add((most - begin) as u64, Ordering::SeqCst);
             line.left -= most as u64;
             if most < read {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
