@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use parler_harness::{Agent, CuttingProxy, Fault, HubProcess, Point, RawClient, Repository, Snapshot, World, read_log};
+use parler_harness::{
+    Agent, CuttingProxy, HubProcess, Mishap, Point, RawClient, Repository, Snapshot, World, read_log,
+};
 use parler_protocol::{Part, RoomName};
 
 use super::untouched::assert_tidy;
@@ -96,7 +98,7 @@ fn a_push_is_told_as_what_it_was_wherever_it_is_cut() {
         .enumerate()
     {
         // Every third time nobody comes back.
-        let fault = if number % 3 == 0 { Fault::Gone } else { Fault::Cut };
+        let fault = if number % 3 == 0 { Mishap::Gone } else { Mishap::Cut };
         let what = format!("{point:?} {fault:?}");
         let tip = author.commit("a.txt", &format!("{what}\n"));
         proxy.break_at(point, fault);
@@ -105,7 +107,7 @@ fn a_push_is_told_as_what_it_was_wherever_it_is_cut() {
         if pushed.is_success() {
             assert!(stored, "{what}: {pushed:?}");
         } else {
-            assert_eq!(fault, Fault::Gone, "{what}: {pushed:?}");
+            assert_eq!(fault, Mishap::Gone, "{what}: {pushed:?}");
             let is_unknown = pushed.err().contains("may or may not have stored the message");
             unknown += usize::from(is_unknown);
             assert!(is_unknown || !stored, "{what}: {pushed:?}");
@@ -152,7 +154,7 @@ fn a_fetch_brings_all_or_says_that_it_did_not_wherever_it_is_cut() {
         .flatten()
         .enumerate()
     {
-        let fault = if number % 3 == 0 { Fault::Gone } else { Fault::Cut };
+        let fault = if number % 3 == 0 { Mishap::Gone } else { Mishap::Cut };
         let what = format!("{point:?} {fault:?}");
         let tip = author.commit("a.txt", &format!("{what}\n"));
         proxy.cut([]);
@@ -162,7 +164,7 @@ fn a_fetch_brings_all_or_says_that_it_did_not_wherever_it_is_cut() {
         let fetched = bob.git(fetch).either();
         if !fetched.is_success() {
             failed += 1;
-            assert_eq!(fault, Fault::Gone, "{what}: {fetched:?}");
+            assert_eq!(fault, Mishap::Gone, "{what}: {fetched:?}");
             assert_eq!(fetched.exit_code(), Some(128), "{what}: {fetched:?}");
             fetched.warns("run the same git command again");
             assert_eq!(place.refs(), before, "{what}");
@@ -203,7 +205,7 @@ fn a_push_whose_deadline_passes_may_be_acted_on_later_and_happens_once() {
         let tip = author.commit("a.txt", &format!("{text}\n"));
         proxy.cut([]);
         look();
-        proxy.break_at(point, Fault::Stall);
+        proxy.break_at(point, Mishap::Stall);
         let late = alice.git(push).failure();
         late.warns("gave no answer within 1 s")
             .warns("may or may not have stored the message")

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parler_harness::{Agent, CuttingProxy, Fault, HubProcess, Point, Repository, Snapshot, World};
+use parler_harness::{Agent, CuttingProxy, HubProcess, Mishap, Point, Repository, Snapshot, World};
 
 use super::untouched::assert_tidy;
 use super::{hub_server, noise, world};
@@ -171,9 +171,9 @@ fn a_download_that_drips_is_given_up_and_one_that_is_read_slowly_is_not() {
     let fetch = "fetch parler::room/slow main:refs/remotes/there/main";
     let before = place.refs();
     for (point, fault, words) in [
-        (Point::Down(2 << 20), Fault::Drip, "given up as too slow"),
+        (Point::Down(2 << 20), Mishap::Drip, "given up as too slow"),
         // Cut, and nobody there any more: after twice the timeout without a byte.
-        (Point::Down(2 << 20), Fault::Gone, "the download came to a stop"),
+        (Point::Down(2 << 20), Mishap::Gone, "the download came to a stop"),
     ] {
         proxy.break_at(point, fault);
         let begun = Instant::now();
@@ -186,7 +186,7 @@ fn a_download_that_drips_is_given_up_and_one_that_is_read_slowly_is_not() {
         place.fsck();
     }
     // One that stands still is taken up again on another connection.
-    proxy.break_at(Point::Down(2 << 20), Fault::Stall);
+    proxy.break_at(Point::Down(2 << 20), Mishap::Stall);
     bob.git(fetch).success();
     assert_eq!(place.rev("there/main"), author.rev("HEAD"));
 }
@@ -206,10 +206,10 @@ fn an_upload_that_nobody_takes_is_given_up() {
         (
             5 << 20,
             "may or may not have stored the message",
-            [Fault::Stall, Fault::Drip],
+            [Mishap::Stall, Mishap::Drip],
         ),
         // Before its message.
-        (12 << 20, "the upload came to a stop", [Fault::Drip, Fault::Gone]),
+        (12 << 20, "the upload came to a stop", [Mishap::Drip, Mishap::Gone]),
     ] {
         author.write("noise", noise(size, size as u64));
         author.git("add noise").success();

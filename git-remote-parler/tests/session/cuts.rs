@@ -15,7 +15,7 @@ use git_remote_parler::room::RoomError;
 use git_remote_parler::session::SessionError;
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{Client, ClientError, Deadlines, PushesAnswer, ReadFrom};
-use parler_harness::{CuttingProxy, Fault, Point};
+use parler_harness::{CuttingProxy, Mishap, Point};
 use parler_protocol::{
     BundleId, BundlePart, BundleRef, Draft, Head, ObjectFormat, Oid, RefUpdate, RefsPart, RoomKind, RoomName, Seq,
 };
@@ -61,10 +61,10 @@ fn world(proxies: &[CuttingProxy]) -> World {
 }
 
 /// The same agent behind a proxy: it sends again where that helps.
-fn behind(proxy: &CuttingProxy, agent: &Agent, fault: Fault) -> Agent {
+fn behind(proxy: &CuttingProxy, agent: &Agent, fault: Mishap) -> Agent {
     Agent {
         hub: proxy.authority().parse().unwrap(),
-        deadlines: if fault == Fault::Gone { IMPATIENT } else { PATIENT },
+        deadlines: if fault == Mishap::Gone { IMPATIENT } else { PATIENT },
         ..agent.clone()
     }
 }
@@ -77,14 +77,14 @@ fn at_each_byte<T>(
     stride: u64,
     point: At,
     begin: impl Fn(usize) -> T + Sync,
-    once: impl Fn(&T, &CuttingProxy, Point, Fault) + Sync,
+    once: impl Fn(&T, &CuttingProxy, Point, Mishap) + Sync,
 ) -> usize {
     let (begin, once) = (&begin, &once);
     let work = |(worker, proxy): (usize, &CuttingProxy)| {
         let own = begin(worker);
         let places = (worker as u64 * stride..).step_by(stride as usize * proxies.len());
         for (cut, byte) in places.enumerate() {
-            let faults = [Fault::Cut, Fault::Gone];
+            let faults = [Mishap::Cut, Mishap::Gone];
             for (number, fault) in faults.into_iter().enumerate() {
                 if stride == 1 && byte % 3 == number as u64 {
                     continue;
@@ -201,7 +201,7 @@ fn a_push_that_is_cut_at_any_byte_happens_once_or_not_at_all() {
                 assert_eq!(pusher.stored(), number, "{what}");
                 return;
             };
-            assert_eq!(fault, Fault::Gone, "{what}: {error}");
+            assert_eq!(fault, Mishap::Gone, "{what}: {error}");
             let is_known = assert_told(&what, &error);
             if is_known {
                 assert_eq!(pusher.stored(), number - 1, "{what}: {error}");
@@ -261,7 +261,7 @@ fn a_read_that_is_cut_at_any_byte_gives_every_byte_or_fails() {
             |(), proxy, point, fault| {
                 let what = format!("{point:?} {fault:?}");
                 if let Err(error) = read(&behind(proxy, &alice, fault).client()) {
-                    assert_eq!(fault, Fault::Gone, "{what}: {error}");
+                    assert_eq!(fault, Mishap::Gone, "{what}: {error}");
                     assert_told(&what, &error);
                 }
             },
@@ -284,7 +284,7 @@ fn a_session_whose_opening_is_cut_is_opened_or_not() {
             |(), proxy, point, fault| {
                 let what = format!("{point:?} {fault:?}");
                 if let Err(error) = behind(proxy, &alice, fault).client().rooms() {
-                    assert_eq!(fault, Fault::Gone, "{what}: {error}");
+                    assert_eq!(fault, Mishap::Gone, "{what}: {error}");
                     assert!(assert_told(&what, &error), "{what}: {error}");
                 }
             },
@@ -327,7 +327,7 @@ fn a_session_that_pushes_and_is_cut_pushes_once_or_not_at_all() {
             let lines = "list for-push\npush HEAD:refs/heads/main\n\n\n";
             let (said, result) = agent.talk(Some(&place.git_dir()), lines);
             if let Err(error) = result {
-                assert_eq!(fault, Fault::Gone, "{what}: {error}");
+                assert_eq!(fault, Mishap::Gone, "{what}: {error}");
                 assert!(!said.stdout.contains("ok "), "{what}: {said:?}");
                 if assert_told(&what, cause(&error)) {
                     assert_eq!(room.stored(), 0, "{what}: {error}");
@@ -377,7 +377,7 @@ fn a_session_that_fetches_and_is_cut_imports_all_or_nothing() {
                 let (said, result) = agent.talk(Some(&git_dir), &lines);
                 assert_eq!(leftovers(&git_dir), Vec::<PathBuf>::new(), "{what}");
                 if let Err(error) = result {
-                    assert_eq!(fault, Fault::Gone, "{what}: {error}");
+                    assert_eq!(fault, Mishap::Gone, "{what}: {error}");
                     assert!(assert_told(&what, cause(&error)), "{what}: a fetch stores nothing");
                     assert!(
                         said.blocks().len() <= 1,

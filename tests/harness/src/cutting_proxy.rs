@@ -34,7 +34,7 @@ pub enum Point {
 
 /// What happens where the next byte would pass a [`Point`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum Mishap {
     /// The connection is cut. Those that come after it are served.
     Cut,
     /// Every connection is cut, and those that come after it before a byte has passed.
@@ -95,7 +95,7 @@ struct Trouble {
     /// Which plan this is of.
     plan: u64,
     /// Where it begins, what is left till there, and what it is.
-    ahead: Option<(Point, Fault)>,
+    ahead: Option<(Point, Mishap)>,
     /// Whether no connection is served any more.
     is_gone: bool,
     /// The direction in which all goes slowly.
@@ -171,7 +171,7 @@ impl CuttingProxy {
 
     /// Lets this happen once to the connections to come, all of them counted as one, and forgets what was planned and
     /// counted before.
-    pub fn break_at(&self, point: Point, fault: Fault) {
+    pub fn break_at(&self, point: Point, fault: Mishap) {
         self.cut([]);
         lock(&self.shared.trouble).ahead = Some((point, fault));
     }
@@ -377,7 +377,7 @@ impl Shared {
     }
 
     /// How many of these bytes may pass before trouble begins, and which.
-    fn trouble_within(&self, line: &Line, read: usize) -> Option<(usize, Fault)> {
+    fn trouble_within(&self, line: &Line, read: usize) -> Option<(usize, Mishap)> {
         let mut trouble = lock(&self.trouble);
         if trouble.plan != line.plan {
             return None;
@@ -392,8 +392,8 @@ impl Shared {
         }
         let passing = usize::try_from(*left).unwrap_or(read);
         trouble.ahead = None;
-        trouble.is_gone = fault == Fault::Gone;
-        trouble.dripping = (fault == Fault::Drip).then_some(line.way);
+        trouble.is_gone = fault == Mishap::Gone;
+        trouble.dripping = (fault == Mishap::Drip).then_some(line.way);
         Some((passing, fault))
     }
 
@@ -435,8 +435,8 @@ impl Shared {
             let trouble = self.trouble_within(line, most);
             let mut begin = 0;
             match trouble {
-                Some((passing, Fault::Cut | Fault::Gone)) => most = passing,
-                Some((passing, Fault::Drip)) => {
+                Some((passing, Mishap::Cut | Mishap::Gone)) => most = passing,
+                Some((passing, Mishap::Drip)) => {
                     let passed = to.write_all(&buffer[..passing]);
                     counter.fetch_add(passing as u64, Ordering::SeqCst);
                     begin = passing;
@@ -444,7 +444,7 @@ impl Shared {
                         break;
                     }
                 }
-                Some((passing, Fault::Stall)) => {
+                Some((passing, Mishap::Stall)) => {
                     let passed = to.write_all(&buffer[..passing]);
                     counter.fetch_add(passing as u64, Ordering::SeqCst);
                     if passed.is_err() || !self.stand_still(line.plan) {
@@ -474,7 +474,7 @@ impl Shared {
             line.left -= most as u64;
             if most < read {
                 self.cuts.fetch_add(1, Ordering::SeqCst);
-                if trouble.is_some_and(|(_, fault)| fault == Fault::Gone) {
+                if trouble.is_some_and(|(_, fault)| fault == Mishap::Gone) {
                     self.end_all();
                 }
                 break;

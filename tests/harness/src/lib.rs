@@ -30,7 +30,7 @@ mod world;
 
 pub use agent::Agent;
 pub use arguments::Arguments;
-pub use cutting_proxy::{Carried, Cut, CuttingProxy, Fault, Point};
+pub use cutting_proxy::{Carried, Cut, CuttingProxy, Mishap, Point};
 pub use executable::write_executable;
 pub use gate::Gate;
 pub use git_counter::GitCounter;
