@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use parler_protocol::{BundleId, UploadId};
-use rustix::io::Errno;
 
 use super::{BlobError, BlobStore, BlobStream, BlobUpload, KeptStaged, StagedBlob};
 use crate::directory::sync_directory;
@@ -325,8 +324,11 @@ fn absent_or(removed: io::Result<()>) -> Result<(), BlobError> {
 
 /// A write that failed for want of space is told apart, because it may succeed later.
 fn write_error(error: io::Error) -> BlobError {
-    match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => BlobError::StorageFull,
+    // By its kind: what makes a temporary file tells no number of the system.
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            BlobError::StorageFull
+        }
         _ => BlobError::Io(error),
     }
 }
