@@ -19,8 +19,15 @@ pub enum Event {
     Stored {
         /// The message.
         id: MessageId,
-        /// Its number; where absent, the client was told of success alone.
-        seq: Option<u64>,
+        /// Its number.
+        seq: u64,
+    },
+    /// Moved a ref to where no other message moves it, and was told of success alone.
+    Moved {
+        /// The ref.
+        name: RefName,
+        /// Where it is now.
+        to: Oid,
     },
     /// Was told that a ref is not where it expected it, and where it is instead, if that was told.
     Refused {
@@ -178,15 +185,29 @@ pub(crate) fn check(operations: &[Operation], log: &[Entry], before: usize) -> R
             return Err(Anomaly::Twice(entry.id));
         }
     }
-    check_authors(operations, log, before)?;
+    let moved: HashMap<_, _> = log
+        .iter()
+        .zip(1..)
+        .flat_map(|(entry, seq)| {
+            entry
+                .moves
+                .iter()
+                .map(move |(name, _, to)| ((name, *to), (seq, entry.id)))
+        })
+        .collect();
+    check_authors(operations, log, before, &moved)?;
 
     // Where in the log each happened; of what was refused or is unknown that is not told.
     let mut placed: Vec<(&Operation, u64, bool)> = Vec::new();
     for operation in operations {
         match &operation.event {
             Event::Stored { id, seq } => match places.get(id) {
-                Some(place) if seq.is_none_or(|seq| seq == *place) => placed.push((operation, *place, true)),
+                Some(place) if seq == place => placed.push((operation, *place, true)),
                 _ => return Err(Anomaly::Lost(Box::new(operation.clone()))),
+            },
+            Event::Moved { name, to } => match moved.get(&(name, Some(*to))) {
+                Some((place, _)) => placed.push((operation, *place, true)),
+                None => return Err(Anomaly::Lost(Box::new(operation.clone()))),
             },
             Event::SawHead { seq } => placed.push((operation, *seq, false)),
             Event::SawRefs { seq, refs } => {
@@ -234,11 +255,17 @@ pub(crate) fn check(operations: &[Operation], log: &[Entry], before: usize) -> R
 }
 
 /// What the log has behind its beginning was posted by somebody who noted it.
-fn check_authors(operations: &[Operation], log: &[Entry], before: usize) -> Result<(), Anomaly> {
+fn check_authors(
+    operations: &[Operation],
+    log: &[Entry],
+    before: usize,
+    moved: &HashMap<(&RefName, Option<Oid>), (u64, MessageId)>,
+) -> Result<(), Anomaly> {
     let posted: HashSet<_> = operations
         .iter()
         .filter_map(|operation| match &operation.event {
-            Event::Stored { id, .. } | Event::Unknown { id } => Some(id),
+            Event::Stored { id, .. } | Event::Unknown { id } => Some(*id),
+            Event::Moved { name, to } => Some(moved.get(&(name, Some(*to)))?.1),
             _ => None,
         })
         .collect();

@@ -2,7 +2,7 @@
 //! every blob that a message names is there and hashes to its id, and each acknowledged message is there once, where the
 //! answer said, and answered so again when it is repeated. Asks as a member does; looks into no file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 use parler_client::Client;
@@ -68,12 +68,14 @@ pub fn blobs_of(log: &ReadLog) -> BTreeMap<BundleId, u64> {
 /// as the first time.
 #[track_caller]
 pub fn audit_acknowledged(http: &PlainHttp, room: &RoomName, log: &ReadLog, acknowledged: &[Acknowledged]) {
+    let places: HashMap<_, _> = log.messages.iter().map(|message| (message.id, message.seq)).collect();
+    assert_eq!(places.len(), log.messages.len(), "a message is there twice");
     let mut last = None;
     for message in acknowledged {
         let posted = &message.posted;
         assert_eq!(
-            log.seq_of(posted.id),
-            Some(posted.seq),
+            places.get(&posted.id),
+            Some(&posted.seq),
             "message {} was acknowledged",
             posted.id
         );

@@ -4,7 +4,8 @@
  * what is shipped.
  *
  *   PARLER_CALLS_TRACE   file that each call is added to as a line: CALL RESULT WHAT
- *   PARLER_CALLS_FAIL    CALL:N:ERRNO:PATH   the N-th CALL on a path with PATH in it fails; N+ for all from then on
+ *   PARLER_CALLS_FAIL    CALL:N:ERRNO:PATH   the N-th CALL on a path with PATH in it fails, or that ends so where PATH ends
+ *                        with $; N+ for all from then on
  *   PARLER_CALLS_WHILE   the calls fail only while this file exists
  *
  * CALL is write, sync, rename, link, unlink, truncate or make. A sync, a write and a new name are noted when they are
@@ -103,9 +104,15 @@ static void note(const char *call, long result, const char *what) {
     errno = saved;
 }
 
+static int is_meant(const char *path) {
+    size_t meant = strlen(fail_path), length = strlen(path);
+    if (meant == 0 || fail_path[meant - 1] != '$') return strstr(path, fail_path) != NULL;
+    return length >= meant - 1 && strncmp(path + length - (meant - 1), fail_path, meant - 1) == 0;
+}
+
 /* Whether this call is the one that fails. */
 static int fails(const char *call, const char *path) {
-    if (!fail_number || strcmp(call, fail_call) != 0 || !strstr(path, fail_path)) return 0;
+    if (!fail_number || strcmp(call, fail_call) != 0 || !is_meant(path)) return 0;
     if (fail_while && syscall(SYS_access, fail_while, F_OK) != 0) return 0;
     long number = atomic_fetch_add(&seen, 1) + 1;
     if (number != fail_number && !(fail_onwards && number > fail_number)) return 0;

@@ -100,7 +100,7 @@ pub struct Fault {
     pub and_on: bool,
     /// `EIO`, `ENOSPC` or `EDQUOT`.
     pub error: &'static str,
-    /// Part of the path that it is about.
+    /// Part of the path that it is about; its end where this ends with `$`.
     pub path: String,
 }
 

@@ -33,10 +33,7 @@ fn at(begun: u64, ended: u64, event: Event) -> Operation {
 }
 
 fn stored(number: u8, seq: u64) -> Event {
-    Event::Stored {
-        id: id(number),
-        seq: Some(seq),
-    }
+    Event::Stored { id: id(number), seq }
 }
 
 fn refused(expected: Option<char>, actual: Option<char>) -> Event {
@@ -77,8 +74,18 @@ fn honest() -> Vec<Operation> {
 #[test]
 fn what_one_order_explains_is_taken() {
     assert_eq!(check(&honest(), &log(), 0), Ok(()));
-    let late = Event::Stored { id: id(2), seq: None };
-    assert_eq!(check(&[at(0, 1, late)], &log()[..2], 1), Ok(()));
+    // A push that was told of success alone.
+    let to = |digit| Event::Moved {
+        name: main(),
+        to: oid(digit),
+    };
+    let late = [at(0, 1, to('2')), at(2, 3, Event::SawHead { seq: 2 })];
+    assert_eq!(check(&late, &log()[..2], 1), Ok(()));
+    let lost = [at(0, 1, to('3'))];
+    assert_eq!(
+        check(&lost, &log()[..2], 2),
+        Err(Anomaly::Lost(Box::new(lost[0].clone())))
+    );
 }
 
 #[test]
