@@ -2,9 +2,13 @@
 
 use parler_protocol::api::{Posted, RoomAnswer};
 use parler_protocol::{BundleId, ErrorCode, Seq, limits, paths};
+use rustix::process::Signal;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 
-use crate::support::{Agent, Answer, Push, TestHub, ask_closing, bytes, cut_off, oid, raw, text_message};
+use crate::support::{
+    Agent, Answer, Push, RunningProgram, TestHub, ask_closing, bytes, cut_off, oid, raw, text_message,
+};
 
 /// A blob of this size is kept in a file.
 pub(crate) const LARGE: usize = (1 << 20) + 7;
@@ -413,4 +417,53 @@ async fn a_blob_whose_file_was_damaged_is_never_served_whole() {
     }
     std::fs::write(&file, b"short").unwrap();
     room.blob(&id).await.problem(ErrorCode::Internal);
+}
+
+/// Readers that stand still hold a few pieces each, however long the blob is.
+#[tokio::test]
+async fn downloads_that_stand_still_hold_little() {
+    const READERS: usize = 20;
+    const BYTES: usize = 20 << 20;
+    const MOST_KIB: usize = 16 << 10;
+    /// So many answers of the hub without another page: nobody is served any more.
+    const QUIET: usize = 40;
+    let directory = tempfile::TempDir::new().unwrap();
+    let hub = RunningProgram::start(&directory.path().join("hub"));
+    let mut alice = hub.agent("alice").await;
+    let room = alice.create_room("r").await;
+    let bundle = bytes(BYTES, 1);
+    let push = Push::new().branch("x", None, Some(oid('a'))).bundle(&bundle);
+    let message = push.sign(&alice, &room).body;
+    let posted = alice.post_with_blob(&room.room, &message, &bundle).await;
+    posted.expect(201).head();
+    let path = paths::blob(&room.room, &BundleId::of(&bundle));
+    // A new process, whose peak is that of one download and not of the upload.
+    assert!(hub.end(Signal::TERM).0);
+    let hub = RunningProgram::start(&directory.path().join("hub"));
+    alice.address = hub.address;
+    let whole = alice.get(&path).await.expect(200);
+    assert!(whole.body == bundle);
+
+    let before = hub.peak_kib();
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let mut reader = ask_closing(&alice, "GET", &path, "").await;
+        reader.read_u8().await.unwrap();
+        readers.push(reader);
+    }
+    let (mut peak, mut quiet) = (hub.peak_kib(), 0);
+    while quiet < QUIET {
+        alice.get(paths::HEALTH).await.expect(200).json::<serde_json::Value>();
+        let now = hub.peak_kib();
+        quiet = if now == peak { quiet + 1 } else { 0 };
+        peak = now;
+    }
+    let grown = peak.saturating_sub(before);
+    assert!(grown < MOST_KIB, "{grown} KiB for {READERS} readers");
+    // They were at it all the time.
+    for reader in readers {
+        let (announced, body) = cut_off(reader).await;
+        assert!(announced == BYTES && body == bundle);
+    }
+    println!("{grown} KiB for {READERS} readers that stand still");
 }
