@@ -2,26 +2,37 @@
 //! who repeat what they know no outcome of when the hub is there again.
 
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, HubProcess, wait_for_end_of};
+use parler_harness::{DEADLINE, HubProcess, end_process, wait_for_end_of};
 
 use super::stage::Stage;
 use super::worker::{Plan, Work, Worker};
+
+/// However slow the machine: after this long a hub has been killed often enough, unless more was asked for.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The lives of a hub, counted: a worker whose request found none waits for the next.
 #[derive(Default)]
 pub(crate) struct Lives {
     begun: Mutex<u64>,
     changed: Condvar,
+    over: AtomicBool,
 }
 
 impl Lives {
     /// How many began before this one.
     pub(crate) fn now(&self) -> u64 {
         *self.begun.lock().unwrap()
+    }
+
+    /// Whether the work is to end with this round.
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     fn next(&self) {
@@ -42,14 +53,22 @@ impl Lives {
 }
 
 enum Event {
+    Acknowledged,
     WorkerDone,
     HubEnded,
 }
 
-/// Says that a worker is done, however it ended.
-struct Done(Sender<Event>);
+/// Where a worker says what it does, and that it is done, however it ended.
+pub(crate) struct Progress(Sender<Event>);
 
-impl Drop for Done {
+impl Progress {
+    pub(crate) fn acknowledged(&self) {
+        // Who listens may have failed.
+        let _ = self.0.send(Event::Acknowledged);
+    }
+}
+
+impl Drop for Progress {
     fn drop(&mut self) {
         let _ = self.0.send(Event::WorkerDone);
     }
@@ -75,12 +94,8 @@ pub(crate) fn load(stage: &Stage, hub: &mut HubProcess, plan: &Plan) -> Loaded {
             .zip(0..)
             .take(plan.workers)
             .map(|(seat, number)| {
-                let (done, lives, authority) = (Done(events.clone()), &lives, &authority);
-                scope.spawn(move || {
-                    let work = Worker::new(stage, seat, number, authority, lives).work(plan);
-                    drop(done);
-                    work
-                })
+                let (progress, lives, authority) = (Progress(events.clone()), &lives, &authority);
+                scope.spawn(move || Worker::new(stage, seat, number, authority, lives, progress).work(plan))
             })
             .collect();
         let watch = |pid| {
@@ -93,8 +108,12 @@ pub(crate) fn load(stage: &Stage, hub: &mut HubProcess, plan: &Plan) -> Loaded {
         };
         watch(hub.pid());
         let (mut ends, mut left) = (Vec::new(), workers.len());
+        let mut kills = Kills::new(plan);
         while left > 0 {
+            lives.over.store(kills.are_over(), Ordering::Relaxed);
             match happened.recv_timeout(DEADLINE).expect("something happens") {
+                Event::Acknowledged if kills.is_next() => end_process(hub.pid()),
+                Event::Acknowledged => {}
                 Event::WorkerDone => left -= 1,
                 Event::HubEnded => {
                     ends.push(hub.wait_for_end());
@@ -102,10 +121,55 @@ pub(crate) fn load(stage: &Stage, hub: &mut HubProcess, plan: &Plan) -> Loaded {
                     hub.restart();
                     watch(hub.pid());
                     lives.next();
+                    kills.again();
                 }
             }
         }
         let work = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
         Loaded { ends, work }
     })
+}
+
+/// When a hub is killed: sometimes at once, sometimes in full swing.
+struct Kills {
+    wanted: u32,
+    done: u32,
+    acknowledged: u32,
+    is_down: bool,
+    began: Instant,
+}
+
+impl Kills {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            wanted: plan.kills,
+            done: 0,
+            acknowledged: 0,
+            is_down: false,
+            began: Instant::now(),
+        }
+    }
+
+    /// One more message was acknowledged. Whether that was the last of this life.
+    fn is_next(&mut self) -> bool {
+        if self.is_down || self.are_over() {
+            return false;
+        }
+        self.acknowledged += 1;
+        if self.acknowledged <= self.done * 37 % 23 {
+            return false;
+        }
+        self.done += 1;
+        self.is_down = true;
+        true
+    }
+
+    fn again(&mut self) {
+        self.acknowledged = 0;
+        self.is_down = false;
+    }
+
+    fn are_over(&self) -> bool {
+        self.done >= self.wanted || self.began.elapsed() > LONGEST.max(self.wanted * Duration::from_secs(1))
+    }
 }

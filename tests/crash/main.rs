@@ -8,7 +8,10 @@ mod disk_errors;
 // Steps at which a hub can be ended are in debug builds only.
 #[cfg(debug_assertions)]
 mod fail_points;
+mod full_disk;
+mod histories;
 mod killed_hub;
+mod kills;
 mod load;
 mod memory;
 mod order;

@@ -6,11 +6,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use parler_harness::{HubProcess, PlainHttp, RawClient, World, audit_acknowledged, audit_room, blobs_of};
 use parler_protocol::api::CreateInvite;
 use parler_protocol::limits::INLINE_BLOB_BYTES;
-use parler_protocol::{AgentKey, AgentName, Head, HubId, RoomName, paths};
+use parler_protocol::{
+    AgentKey, AgentName, Draft, Head, HubId, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName,
+    SignContext, Signed, Target, paths, sign,
+};
 
 use super::worker::Work;
 
@@ -76,11 +80,34 @@ impl Stage {
         }
     }
 
+    /// An invite into the room.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
     /// A hub of this name on a copy, not started yet.
     pub(crate) fn hub(&self, name: &str) -> HubProcess {
         let hub = hub_at(&self.world, name);
         copy(&self.template, hub.data());
         hub
+    }
+
+    /// Signs a message of this agent, which knows of this head.
+    pub(crate) fn sign(&self, seat: &Seat, head: &Head, parts: Vec<Part>) -> Signed {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let context = SignContext {
+            key: &seat.key,
+            name: &seat.name,
+            role: None,
+            hub: &self.hub,
+            room: &self.room,
+            target: &Target::Room {
+                room: self.room.clone(),
+            },
+            head,
+            now_ms: i64::try_from(now).unwrap(),
+        };
+        sign(&Draft::new(parts), &context)
     }
 
     /// Everything that was acknowledged is there, once and in order, and nothing else; and the files are those that it
@@ -116,6 +143,25 @@ impl Stage {
             assert_eq!(names(&hub.data().join(empty)), Vec::<String>::new(), "{empty}");
         }
     }
+}
+
+/// A change of one ref.
+pub(crate) fn move_of(name: RefName, old: Option<Oid>, new: Oid) -> Part {
+    let update = RefUpdate {
+        name,
+        old,
+        new: Some(new),
+        forced: false,
+        peeled: None,
+    };
+    RefsPart {
+        updates: vec![update],
+        atomic: false,
+        object_format: ObjectFormat::Sha1,
+        head: None,
+        base_hint: None,
+    }
+    .into()
 }
 
 /// Removes what a trial left.

@@ -1,18 +1,16 @@
 //! One agent of a mixed load: everything that a hub can be asked to store, one after the other. Goes on until it knows what
 //! became of each.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use parler_harness::{Acknowledged, PlainAnswer, PlainHttp};
 use parler_protocol::api::{Posted, RefList};
 use parler_protocol::{
-    BundleId, BundlePart, BundleRef, BundleRefName, Draft, Head, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart,
-    SignContext, Target, TextPart, paths, sign,
+    BundleId, BundlePart, BundleRef, BundleRefName, Head, MessageId, ObjectFormat, Oid, Part, RefName, Signed,
+    TextPart, paths,
 };
 use serde_json::json;
 
-use super::load::Lives;
-use super::stage::{Seat, Stage};
+use super::load::{Lives, Progress};
+use super::stage::{Seat, Stage, move_of};
 
 /// A blob over the hub's limit for the database, bytes.
 const FILE_BYTES: usize = 100_000;
@@ -26,7 +24,10 @@ const PATIENCE: u32 = 50;
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) workers: usize,
+    /// Or as many as it takes until the hub was killed often enough.
     pub(crate) rounds: u32,
+    /// How often it is killed.
+    pub(crate) kills: u32,
     /// Pushes with a bundle of this size, which the database holds, in each round.
     pub(crate) small_pushes: u32,
     pub(crate) small_bytes: usize,
@@ -37,6 +38,7 @@ impl Plan {
     pub(crate) const MIXED: Self = Self {
         workers: 3,
         rounds: 2,
+        kills: 0,
         small_pushes: 1,
         small_bytes: 700,
     };
@@ -83,10 +85,18 @@ pub(crate) struct Worker<'a> {
     posted: u64,
     head: Head,
     work: Work,
+    progress: Progress,
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(stage: &'a Stage, seat: &'a Seat, number: u64, authority: &str, lives: &'a Lives) -> Self {
+    pub(crate) fn new(
+        stage: &'a Stage,
+        seat: &'a Seat,
+        number: u64,
+        authority: &str,
+        lives: &'a Lives,
+        progress: Progress,
+    ) -> Self {
         let work = Work {
             http: PlainHttp {
                 authority: authority.to_owned(),
@@ -106,18 +116,21 @@ impl<'a> Worker<'a> {
             posted: 0,
             head: stage.head,
             work,
+            progress,
         }
     }
 
     pub(crate) fn work(mut self, plan: &Plan) -> Work {
         for round in 0..plan.rounds {
+            if plan.kills > 0 && self.lives.are_over() {
+                break;
+            }
             let text = format!("round {round} of agent {}", self.number);
             self.post(vec![TextPart { text }.into()], None).unwrap();
             for _ in 0..plan.small_pushes {
                 self.push(plan.small_bytes, Travels::WithMessage);
             }
             self.push(FILE_BYTES, Travels::WithMessage);
-            self.lie();
             self.push(UPLOAD_BYTES, Travels::Before);
             self.race();
             self.acknowledge();
@@ -130,7 +143,7 @@ impl<'a> Worker<'a> {
         let tip = self.next_oid();
         let bytes = self.bundle_bytes(tip, size);
         let parts = vec![
-            self.moves(self.work.branch.clone(), self.work.at, tip),
+            move_of(self.work.branch.clone(), self.work.at, tip),
             self.bundle(&bytes, tip),
         ];
         self.post(parts, Some((&bytes, travels)))
@@ -138,20 +151,20 @@ impl<'a> Worker<'a> {
         self.work.at = Some(tip);
     }
 
-    /// Announces a blob and sends another of its length.
-    fn lie(&mut self) {
-        let tip = self.next_oid();
-        let bytes = self.bundle_bytes(tip, FILE_BYTES);
-        let message = self.sign(vec![self.bundle(&bytes, tip)]);
+    /// Sends other bytes than the message announces, as many. What comes after must not find them.
+    fn lie(&self, id: &MessageId, message: &[u8], bytes: &[u8], travels: Travels) {
         let wrong = vec![b'?'; bytes.len()];
-        let answer = self.ask_with_blob(&message.1, &wrong);
-        assert_eq!(
-            answer.code(),
-            "blob_mismatch",
-            "{}",
-            String::from_utf8_lossy(&answer.body)
-        );
-        let blob = paths::blob(&self.stage.room, &BundleId::of(&bytes));
+        let answer = match travels {
+            Travels::WithMessage => self.ask_with_blob(message, &wrong),
+            Travels::Before => {
+                let upload = self.upload(&wrong, &format!("{id}-wrong"));
+                self.ask_json(&[(paths::UPLOAD_HEADER, &upload)], message)
+            }
+        };
+        // Where the hub ended behind it, the upload is gone by now.
+        let refused = ["blob_mismatch", "unknown_upload"];
+        assert!(refused.contains(&answer.code().as_str()), "{answer:?}");
+        let blob = paths::blob(&self.stage.room, &BundleId::of(bytes));
         assert_eq!(self.ask("GET", &blob, &[], b"").status, 404);
     }
 
@@ -166,7 +179,7 @@ impl<'a> Worker<'a> {
             .find(|entry| entry.name == shared)
             .map(|entry| entry.oid);
         let new = self.next_oid();
-        let parts = vec![self.moves(shared, old, new)];
+        let parts = vec![move_of(shared, old, new)];
         self.post(parts, None);
     }
 
@@ -189,24 +202,6 @@ impl<'a> Worker<'a> {
         let mut bytes = format!("# v2 git bundle\n{tip} {}\n\nPACK", self.work.branch).into_bytes();
         bytes.resize(size, b'x');
         bytes
-    }
-
-    fn moves(&self, name: RefName, old: Option<Oid>, new: Oid) -> Part {
-        let update = RefUpdate {
-            name,
-            old,
-            new: Some(new),
-            forced: false,
-            peeled: None,
-        };
-        RefsPart {
-            updates: vec![update],
-            atomic: false,
-            object_format: ObjectFormat::Sha1,
-            head: None,
-            base_hint: None,
-        }
-        .into()
     }
 
     fn bundle(&self, bytes: &[u8], tip: Oid) -> Part {
@@ -232,35 +227,21 @@ impl<'a> Worker<'a> {
         .into()
     }
 
-    fn sign(&self, parts: Vec<Part>) -> (Draft, Vec<u8>) {
-        let draft = Draft::new(parts);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-        let context = SignContext {
-            key: &self.seat.key,
-            name: &self.seat.name,
-            role: None,
-            hub: &self.stage.hub,
-            room: &self.stage.room,
-            target: &Target::Room {
-                room: self.stage.room.clone(),
-            },
-            head: &self.head,
-            now_ms: i64::try_from(now).unwrap(),
-        };
-        let body = sign(&draft, &context).body;
-        (draft, body)
-    }
-
     /// Posts a message until it is known what became of it. None: it lost a race.
     fn post(&mut self, parts: Vec<Part>, blob: Option<(&[u8], Travels)>) -> Option<Posted> {
-        let (draft, body) = self.sign(parts);
+        let Signed { id, body } = self.stage.sign(self.seat, &self.head, parts);
+        if let Some((bytes, travels)) = blob
+            && bytes.len() >= FILE_BYTES
+        {
+            self.lie(&id, &body, bytes, travels);
+        }
         let (life, answer) = loop {
             let life = self.lives.now();
             let answer = match blob {
                 None => self.ask_json(&[], &body),
                 Some((bytes, Travels::WithMessage)) => self.ask_with_blob(&body, bytes),
                 Some((bytes, Travels::Before)) => {
-                    let upload = self.upload(bytes, &draft.id.to_string());
+                    let upload = self.upload(bytes, &id.to_string());
                     self.ask_json(&[(paths::UPLOAD_HEADER, &upload)], &body)
                 }
             };
@@ -279,7 +260,7 @@ impl<'a> Worker<'a> {
             String::from_utf8_lossy(&answer.body)
         );
         let posted: Posted = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(posted.id, draft.id);
+        assert_eq!(posted.id, id);
         self.head = posted.head;
         // The life may have ended since, and then it was the next one that answered.
         if life == 0 && self.lives.now() == 0 {
@@ -290,6 +271,7 @@ impl<'a> Worker<'a> {
             body,
             key: None,
         });
+        self.progress.acknowledged();
         Some(posted)
     }
 
