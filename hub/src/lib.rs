@@ -14,6 +14,7 @@ mod admin;
 mod answer;
 mod auth;
 mod authority;
+mod backup;
 mod body;
 mod byte_range;
 mod calls;
@@ -53,6 +54,7 @@ mod token_access;
 mod uploads;
 
 pub use admin::{AdmitError, admit};
+pub use backup::{BackedUp, BackupError, BackupOptions, Restored, backup, restore};
 pub use check::{
     CheckError, CheckEvent, CheckOptions, CheckSummary, Finding, FindingKind, Place, Progress, Severity, check,
 };

@@ -2,12 +2,14 @@
 
 mod admit;
 mod arguments;
+mod backup;
 mod check;
 #[cfg(debug_assertions)]
 mod fail_point;
 mod limit_options;
 mod log;
 mod manual;
+mod meter;
 mod mistake;
 mod open_files;
 mod serve;
@@ -47,6 +49,8 @@ pub(crate) fn run() -> ExitCode {
     let arguments = arguments.and_then(|arguments| fail_point::arm().map(|()| arguments));
     let done = arguments.and_then(|arguments| match arguments.command {
         Command::Admit(arguments) => admit::admit(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),
         Command::Man => manual::print().map_err(Failure::from),

@@ -18,7 +18,9 @@ use parler_protocol::{
 use serde::{Deserialize, Serialize};
 
 pub use commit_stats::CommitStats;
-pub(crate) use sqlite::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
+pub(crate) use sqlite::{
+    Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredMessage, StoredRoom,
+};
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use token::{Need, NewToken, TokenHolder};
 

@@ -55,7 +55,7 @@ fn found(data: &Path, further: &[&str]) -> (Vec<(String, Value)>, Option<i32>, V
 }
 
 #[track_caller]
-fn assert_clean(data: &Path) -> Value {
+pub(crate) fn assert_clean(data: &Path) -> Value {
     let (found, code, summary) = found(data, &[]);
     assert_eq!((&found[..], code), (&[][..], Some(0)), "{summary}");
     summary

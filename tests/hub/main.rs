@@ -7,6 +7,7 @@ mod uploads;
 
 mod access_log;
 mod admit;
+mod backup;
 mod blobs;
 mod bundles;
 mod check;

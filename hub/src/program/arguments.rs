@@ -27,6 +27,10 @@ pub(super) enum Command {
     Admit(Admit),
     /// Look at everything a hub keeps, while it runs or not: log, signatures, refs, blobs, files.
     Check(Check),
+    /// Copy a hub's data, while it runs or not. To the same place again, only blobs that are new are copied.
+    Backup(Backup),
+    /// Bring a hub's data back from a backup, checked whole, to a directory that is not there yet.
+    Restore(Restore),
     /// Print this program's manual page, in roff.
     Man,
 }
@@ -55,6 +59,32 @@ pub(super) struct Check {
     /// Remove files that belong to nothing, as a hub does when it starts. Nothing else is ever changed.
     #[arg(long)]
     pub(super) repair: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Backup {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
+    pub(super) data: PathBuf,
+    /// Where the backup is to be: a new directory, or one that has a backup of this hub.
+    #[arg(long, value_name = "DIR")]
+    pub(super) to: PathBuf,
+    /// Copy blobs also where a second name for the same file would do.
+    #[arg(long)]
+    pub(super) copy: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Restore {
+    /// The backup.
+    #[arg(long, value_name = "DIR")]
+    pub(super) from: PathBuf,
+    /// Where the hub's data is to be.
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
+    pub(super) data: PathBuf,
+    /// Copy blobs also where a second name for the same file would do.
+    #[arg(long)]
+    pub(super) copy: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,18 +1,15 @@
 //! `parler-hub check`: looks at everything a hub keeps. One line for each finding on stdout, then a summary; how far it is
 //! on stderr, where that is a terminal.
 
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
 
 use anyhow::Context;
-use parler_hub::{CheckError, CheckEvent, CheckOptions, CheckSummary, Finding, Progress, Severity};
+use parler_hub::{CheckError, CheckEvent, CheckOptions, CheckSummary, Finding, Severity};
 use serde_json::json;
 
 use super::Failure;
 use super::arguments::Check;
-
-/// How often a terminal is told how far it is.
-const METER_INTERVAL: Duration = Duration::from_millis(200);
+use super::meter::{self, Meter};
 
 /// Checks, and says whether all is well.
 pub(super) fn check(arguments: &Check) -> Result<(), Failure> {
@@ -28,7 +25,7 @@ pub(super) fn check(arguments: &Check) -> Result<(), Failure> {
                 unwritten.get_or_insert(error);
             }
         }
-        CheckEvent::Progress(progress) => meter.show(&progress),
+        CheckEvent::Progress(progress) => meter.show(|| meter::checking(&progress)),
     };
     let checking = parler_hub::check(&arguments.data, &options, &mut tell);
     let summary = tokio::runtime::Builder::new_current_thread()
@@ -105,45 +102,5 @@ fn write_summary(summary: &CheckSummary, as_json: bool) -> io::Result<()> {
         0 => writeln!(out, "all is well"),
         1 => writeln!(out, "1 finding"),
         damage => writeln!(out, "{damage} findings"),
-    }
-}
-
-/// How far it is, in one line that is written over.
-struct Meter {
-    is_terminal: bool,
-    shown: Option<Instant>,
-}
-
-impl Meter {
-    fn new() -> Self {
-        Self {
-            is_terminal: io::stderr().is_terminal(),
-            shown: None,
-        }
-    }
-
-    fn show(&mut self, progress: &Progress) {
-        if !self.is_terminal || self.shown.is_some_and(|shown| shown.elapsed() < METER_INTERVAL) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let Progress {
-            messages,
-            messages_of,
-            blobs,
-            blob_bytes,
-        } = progress;
-        let bytes = bytesize::ByteSize(*blob_bytes);
-        // Nobody who looks at it is no reason to stop.
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[Kchecking: {messages} of {messages_of} messages, {blobs} blobs, {bytes}"
-        );
-    }
-
-    fn clear(&mut self) {
-        if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
     }
 }

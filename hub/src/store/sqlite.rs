@@ -21,6 +21,7 @@ mod repetition;
 mod rooms;
 mod schema;
 mod sessions;
+mod snapshot;
 mod tokens;
 mod writer;
 
@@ -43,6 +44,7 @@ use crate::disk_space::FreeFloor;
 use crate::fail_point::{FailPoint, reached};
 
 pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
+pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal,

@@ -80,6 +80,14 @@ pub(super) fn open_unchanging(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// A connection that reads one database and can write a copy of it to another: `query_only` would forbid that.
+pub(super) fn open_source(database: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(database, flags)?;
+    harden(&connection)?;
+    Ok(connection)
+}
+
 fn harden(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     connection.busy_timeout(BUSY_TIMEOUT)?;

@@ -1,0 +1,425 @@
+//! `parler-hub backup` and `parler-hub restore`: what is brought back is the hub as it was at one moment, or nothing is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parler_protocol::api::RoomAnswer;
+use parler_protocol::{AgentKey, BundleId, Message, paths};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::check::assert_clean;
+use crate::support::{Agent, Push, RunningProgram, bytes, oid, program, text_message};
+
+/// A blob of this size is kept in a file.
+const LARGE: usize = 100_000;
+
+fn backup(data: &Path, to: &Path) -> Output {
+    let mut command = program();
+    command.arg("backup").arg("--data").arg(data).arg("--to").arg(to);
+    command.output().unwrap()
+}
+
+fn restore(from: &Path, data: &Path) -> Output {
+    let mut command = program();
+    command.arg("restore").arg("--from").arg(from).arg("--data").arg(data);
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output, words: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(words) && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// The same agent, at another hub or in another task.
+fn again(agent: &Agent) -> Agent {
+    Agent {
+        key: AgentKey::from_seed(&agent.key.to_seed()).unwrap(),
+        name: agent.name.clone(),
+        token: agent.token.clone(),
+        role: None,
+        secret: None,
+        ..*agent
+    }
+}
+
+/// A push that moves main on, with a large blob of its own.
+async fn push(agent: &Agent, room: &RoomAnswer, number: u32) {
+    let digit = |number: u32| char::from_digit(1 + number % 15, 16).map(oid);
+    let old = (number > 0).then(|| digit(number - 1)).flatten();
+    let blob = bytes(LARGE, number);
+    let head = agent.get(&paths::messages(&room.room)).await.expect(200).head();
+    let push = Push::new().branch("main", old, digit(number)).bundle(&blob);
+    let signed = push.sign_at(agent, room, &head);
+    agent
+        .post_with_blob(&room.room, &signed.body, &blob)
+        .await
+        .expect(201)
+        .head();
+}
+
+async fn say(agent: &Agent, room: &RoomAnswer, text: &str) {
+    let path = paths::messages(&room.room);
+    agent.post(&path, &text_message(text)).await.expect(201).head();
+}
+
+/// All messages of a room, as a member reads them.
+async fn log(agent: &Agent, room: &RoomAnswer) -> Vec<String> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("{}?after={after}&limit=1000", paths::messages(&room.room));
+        let page: parler_protocol::api::Page = agent.get(&path).await.expect(200).json();
+        if page.messages.is_empty() {
+            return all;
+        }
+        after = page.cursor.get();
+        all.extend(page.messages.iter().map(|message| message.get().to_owned()));
+    }
+}
+
+/// A hub with a room of some messages and pushes.
+struct Filled {
+    place: tempfile::TempDir,
+    hub: RunningProgram,
+    alice: Agent,
+    room: RoomAnswer,
+}
+
+impl Filled {
+    async fn new(pushes: u32) -> Self {
+        let place = tempfile::TempDir::new().unwrap();
+        let hub = RunningProgram::start(&place.path().join("data"));
+        let alice = hub.agent("alice").await;
+        let room = alice.create_room("Build").await;
+        for number in 0..pushes {
+            push(&alice, &room, number).await;
+            say(&alice, &room, "between").await;
+        }
+        Self {
+            place,
+            hub,
+            alice,
+            room,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+}
+
+#[tokio::test]
+async fn under_load_a_backup_is_the_hub_at_one_moment() {
+    let filled = Filled::new(2).await;
+    let (data, to) = (filled.path("data"), filled.path("backup"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = {
+        let (stop, alice, room) = (Arc::clone(&stop), again(&filled.alice), filled.room.clone());
+        tokio::spawn(async move {
+            let mut number = 2;
+            while !stop.load(Ordering::Relaxed) {
+                push(&alice, &room, number).await;
+                say(&alice, &room, "again").await;
+                number += 1;
+            }
+            number
+        })
+    };
+    let mut lengths = Vec::new();
+    for round in 0..4 {
+        let (data, to) = (data.clone(), to.clone());
+        let said = tokio::task::spawn_blocking(move || done(&backup(&data, &to)))
+            .await
+            .unwrap();
+        assert!(said.contains("1 rooms"), "{said}");
+        let restored = filled.path(&format!("restored-{round}"));
+        let from = filled.path("backup");
+        let into = restored.clone();
+        tokio::task::spawn_blocking(move || done(&restore(&from, &into)))
+            .await
+            .unwrap();
+        let summary = assert_clean(&restored);
+        lengths.push(summary["messages"].as_u64().unwrap());
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(writing.await.unwrap() > 4, "it wrote meanwhile");
+    assert!(
+        lengths.is_sorted() && lengths[0] >= 4 && lengths[3] > lengths[0],
+        "{lengths:?}"
+    );
+
+    // Each is a prefix of the log, with the refs that the prefix makes and every blob.
+    let whole = log(&filled.alice, &filled.room).await;
+    for (round, length) in lengths.iter().enumerate() {
+        let hub = RunningProgram::start(&filled.path(&format!("restored-{round}")));
+        let mut alice = Agent {
+            address: hub.address,
+            ..again(&filled.alice)
+        };
+        alice.open_session().await;
+        let prefix = log(&alice, &filled.room).await;
+        assert_eq!((prefix.len() as u64, &prefix[..]), (*length, &whole[..prefix.len()]));
+        let mut main = Value::Null;
+        for message in &prefix {
+            let message = Message::parse(message.as_bytes()).unwrap();
+            for part in message.raw_parts() {
+                if part["kind"] == "com.parler.refs" {
+                    main = part["updates"][0]["new"].clone();
+                }
+                if part["kind"] == "com.parler.bundle" {
+                    let id: BundleId = part["blob"].as_str().unwrap().parse().unwrap();
+                    let blob = alice.get(&paths::blob(&filled.room.room, &id)).await.expect(200);
+                    assert_eq!(BundleId::of(&blob.body), id);
+                }
+            }
+        }
+        let refs: Value = alice.get(&paths::refs(&filled.room.room)).await.expect(200).json();
+        assert_eq!(refs["refs"][0]["oid"], main);
+        // It goes on where it was.
+        say(&alice, &filled.room, "back").await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_backup_copies_what_is_new_and_forgets_what_is_gone() {
+    let filled = Filled::new(3).await;
+    let (data, to) = (filled.path("data"), filled.path("backup"));
+    assert!(done(&backup(&data, &to)).contains("3 blob files of 293.0 KiB (3 new)"));
+    assert!(done(&backup(&data, &to)).contains("(0 new)"));
+    push(&filled.alice, &filled.room, 3).await;
+    assert!(done(&backup(&data, &to)).contains("4 blob files of 390.6 KiB (1 new)"));
+    let databases = fs::read_dir(&to)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(".db"))
+        .count();
+    assert_eq!(databases, 1);
+    // What no message needs is not kept.
+    let stranger = BundleId::of(b"stranger").to_string();
+    let place = to.join("blobs").join(&stranger[..2]);
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join(&stranger), b"stranger").unwrap();
+    done(&backup(&data, &to));
+    assert!(!place.join(&stranger).exists());
+    // A stopped hub, and one that was killed, are backed up as well.
+    drop(filled.hub);
+    done(&backup(&data, &to));
+    let hub = RunningProgram::start(&data);
+    assert!(hub.end(Signal::TERM).0);
+    done(&backup(&data, &to));
+    done(&restore(&to, &filled.place.path().join("restored")));
+    assert_eq!(assert_clean(&filled.place.path().join("restored"))["messages"], 7);
+}
+
+#[tokio::test]
+async fn whatever_a_backup_lacks_is_found_before_anything_is_brought_back() {
+    let filled = Filled::new(1).await;
+    let (data, whole) = (filled.path("data"), filled.path("backup"));
+    done(&backup(&data, &whole));
+    let id = BundleId::of(&bytes(LARGE, 0)).to_string();
+    let blob = PathBuf::from("blobs").join(&id[..2]).join(&id);
+    let flip = |path: &Path| {
+        let mut content = fs::read(path).unwrap();
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        // The blob may be the hub's own by another name.
+        fs::remove_file(path).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
+    let damages: Vec<(Damage<'_>, &str)> = vec![
+        (
+            Box::new(|to| fs::remove_file(to.join("backup.json")).unwrap()),
+            "no finished backup",
+        ),
+        (
+            Box::new(|to| flip(&to.join("hub-1.db"))),
+            "hub-1.db is not the database that was copied",
+        ),
+        (Box::new(|to| fs::remove_file(to.join("hub-1.db")).unwrap()), "hub-1.db"),
+        (Box::new(|to| flip(&to.join(&blob))), &id),
+        (Box::new(|to| fs::remove_file(to.join(&blob)).unwrap()), &id),
+        (
+            Box::new(|to| {
+                let manifest = fs::read_to_string(to.join("backup.json")).unwrap();
+                fs::write(to.join("backup.json"), manifest.replace("\"seq\": 2", "\"seq\": 3")).unwrap();
+            }),
+            "another database's",
+        ),
+        (
+            Box::new(|to| fs::write(to.join("backup.json"), "{").unwrap()),
+            "backup.json",
+        ),
+        (
+            Box::new(|to| {
+                let manifest = fs::read_to_string(to.join("backup.json")).unwrap();
+                fs::write(to.join("backup.json"), manifest.replace("hub-1.db", "../data/hub.db")).unwrap();
+            }),
+            "names no database",
+        ),
+    ];
+    for (index, (damage, words)) in damages.iter().enumerate() {
+        let (place, restored) = (filled.path(&format!("damaged-{index}")), filled.path("restored"));
+        copy(&whole, &place);
+        damage(&place);
+        let output = restore(&place, &restored);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.lines().last().unwrap().contains(words), "{words}: {stderr}");
+        assert!(!restored.exists(), "{words}");
+    }
+    done(&restore(&whole, &filled.path("restored")));
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn places_that_are_somebodys_are_left_alone() {
+    let filled = Filled::new(1).await;
+    let data = filled.path("data");
+    refused(
+        &backup(&filled.path("nowhere"), &filled.path("b")),
+        "is no hub's data directory",
+    );
+    assert!(!filled.path("nowhere").exists() && !filled.path("b").exists());
+    refused(&backup(&data, &data.join("backup")), "would be lost with it");
+    assert!(!data.join("backup").exists());
+    fs::create_dir(filled.path("full")).unwrap();
+    fs::write(filled.path("full").join("file"), "mine").unwrap();
+    refused(&backup(&data, &filled.path("full")), "is no backup and not empty");
+    let to = filled.path("backup");
+    done(&backup(&data, &to));
+    refused(&restore(&to, &data), "is not empty");
+    refused(&restore(&to, &filled.path("full")), "is not empty");
+    refused(&restore(&to, &filled.path("full").join("file")), "is not empty");
+    fs::create_dir(filled.path("empty")).unwrap();
+    done(&restore(&to, &filled.path("empty")));
+    // Another hub's.
+    let other = Filled::new(1).await;
+    refused(&backup(&other.path("data"), &to), "has the backup of hub");
+    done(&restore(&to, &filled.path("again/and/again")));
+}
+
+/// Kills a program after each of many pauses, from none to longer than it takes.
+fn kill_at_many_points(mut start: impl FnMut() -> std::process::Child, mut look: impl FnMut(bool)) {
+    let began = Instant::now();
+    assert!(start().wait().unwrap().success());
+    let whole = began.elapsed();
+    const POINTS: u32 = 12;
+    for point in 0..=POINTS {
+        let mut child = start();
+        let kill_at = Instant::now() + whole * point / POINTS;
+        let mut finished = None;
+        while Instant::now() < kill_at && finished.is_none() {
+            finished = child.try_wait().unwrap();
+            std::thread::yield_now();
+        }
+        let _ = child.kill();
+        let status = finished.unwrap_or_else(|| child.wait().unwrap());
+        look(status.success());
+    }
+}
+
+#[tokio::test]
+async fn a_backup_that_is_killed_leaves_the_one_before_whole() {
+    let filled = Filled::new(8).await;
+    let (data, to) = (filled.path("data"), filled.path("backup"));
+    // One that never finished is none.
+    kill_at_many_points(
+        || {
+            let _ = fs::remove_dir_all(&to);
+            let mut command = program();
+            command
+                .args(["backup", "--copy", "--data"])
+                .arg(&data)
+                .arg("--to")
+                .arg(&to);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        },
+        |finished| {
+            let restored = filled.path("restored");
+            let output = restore(&to, &restored);
+            if finished {
+                done(&output);
+            }
+            if output.status.success() {
+                assert_eq!(assert_clean(&restored)["messages"], 16);
+                fs::remove_dir_all(&restored).unwrap();
+            } else {
+                refused(&output, "no finished backup");
+                assert!(!restored.exists());
+            }
+        },
+    );
+    done(&backup(&data, &to));
+    for number in 8..10 {
+        push(&filled.alice, &filled.room, number).await;
+        kill_at_many_points(
+            || {
+                let mut command = program();
+                command.args(["backup", "--data"]).arg(&data).arg("--to").arg(&to);
+                command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+            },
+            |_| {
+                let restored = filled.path("restored");
+                done(&restore(&to, &restored));
+                assert_clean(&restored);
+                fs::remove_dir_all(&restored).unwrap();
+            },
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_restore_that_is_killed_leaves_nothing_that_a_hub_would_take() {
+    let filled = Filled::new(8).await;
+    let (data, to, restored) = (filled.path("data"), filled.path("backup"), filled.path("restored"));
+    done(&backup(&data, &to));
+    kill_at_many_points(
+        || {
+            let _ = fs::remove_dir_all(&restored);
+            let mut command = program();
+            command
+                .args(["restore", "--copy", "--from"])
+                .arg(&to)
+                .arg("--data")
+                .arg(&restored);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        },
+        |finished| {
+            if finished || restored.exists() {
+                assert_eq!(assert_clean(&restored)["messages"], 16);
+                fs::remove_dir_all(&restored).unwrap();
+            }
+        },
+    );
+    done(&restore(&to, &restored));
+    let left: Vec<_> = fs::read_dir(filled.place.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert_eq!(left, [""; 0]);
+}
