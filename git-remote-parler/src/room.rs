@@ -78,7 +78,7 @@ impl Room {
             Some(state) => tracing::debug!(room = %name, version = %state.version(), "the cached fold is continued"),
             None => tracing::debug!(room = %name, "no cached fold: the room is read from its beginning"),
         }
-        let answer = Self::ask(client, name, known.as_ref().map(RoomState::version))?;
+        let answer = Self::ask(client, name, known.as_ref().map(|state| (state, state.version())))?;
         // The session may have been renewed on the way, with a hub whose data was replaced: then the log begins anew.
         let hub = client.hub_id()?;
         let (answer, known) = match known {
@@ -113,6 +113,7 @@ impl Room {
                 return Err(RoomError::OtherRoom { room, answered });
             }
             let claims = Self::fold(&mut state, &pushes, is_continued)?;
+            state.note_dropped(pushes.drops.clone(), pushes.dropped.as_deref());
             client.witness().claimed(&hub, &pushes.room, &claims);
             if state.version() > Seq::ZERO {
                 // Each part is kept: whatever ends this, the next command goes on from here.
@@ -122,7 +123,7 @@ impl Room {
                 let head = pushes.head;
                 return Ok(Self { state, head });
             };
-            pushes = match Self::ask(client, name, Some(next))? {
+            pushes = match Self::ask(client, name, Some((&state, next)))? {
                 PushesAnswer::Changed(more) => more,
                 PushesAnswer::NotModified { .. } => {
                     return Err(RoomError::Incomplete {
@@ -135,8 +136,13 @@ impl Room {
         }
     }
 
-    fn ask(client: &Client, name: &RoomName, known: Option<Seq>) -> Result<PushesAnswer, RoomError> {
-        client.pushes(name, known).map_err(|error| match error.code() {
+    /// Asks for what comes after a version, as one who knows what this state knows.
+    fn ask(client: &Client, name: &RoomName, known: Option<(&RoomState, Seq)>) -> Result<PushesAnswer, RoomError> {
+        let (version, drops) = match known {
+            Some((state, version)) => (Some(version), state.drops()),
+            None => (None, None),
+        };
+        client.pushes(name, version, drops).map_err(|error| match error.code() {
             Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
             _ => RoomError::Client(error),
         })

@@ -85,6 +85,12 @@ pub struct RoomState {
     object_format: Option<ObjectFormat>,
     refs: BTreeMap<RefName, RoomRef>,
     bundles: Vec<RoomBundle>,
+    /// Those that the hub no longer keeps, oldest first.
+    gone: Vec<RoomBundle>,
+    /// What the hub no longer keeps of the room, bundles and files.
+    dropped: HashSet<BundleId>,
+    /// What tells it from what was gone at another time.
+    drops: Option<String>,
     /// Who moved a ref to an object first. Nobody can before its author has shown it.
     first_movers: BTreeMap<Oid, AgentId>,
     index: Index,
@@ -135,6 +141,9 @@ impl RoomState {
             object_format: None,
             refs: BTreeMap::new(),
             bundles: Vec::new(),
+            gone: Vec::new(),
+            dropped: HashSet::new(),
+            drops: None,
             first_movers: BTreeMap::new(),
             index: Index::default(),
         }
@@ -168,6 +177,40 @@ impl RoomState {
     /// The refs, by name.
     pub fn refs(&self) -> &BTreeMap<RefName, RoomRef> {
         &self.refs
+    }
+
+    /// What tells the bundles that the hub no longer keeps from those of another time.
+    pub(crate) fn drops(&self) -> Option<&str> {
+        self.drops.as_deref()
+    }
+
+    /// Takes in what the hub says it no longer keeps: all of it, or nothing where that is as it was. Such bundles are
+    /// neither shown nor planned with; what they moved refs to stays.
+    pub(crate) fn note_dropped(&mut self, drops: Option<String>, dropped: Option<&[BundleId]>) {
+        self.drops = drops;
+        if let Some(dropped) = dropped {
+            self.dropped = dropped.iter().copied().collect();
+        }
+        if self.dropped.is_empty() && self.gone.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.bundles);
+        // One that is back has been brought again, by a message that is the one that counts now.
+        let back: HashSet<BundleId> = all.iter().map(|bundle| *bundle.id()).collect();
+        all.extend(self.gone.drain(..).filter(|bundle| !back.contains(bundle.id())));
+        all.sort_by_key(|bundle| bundle.seq);
+        (self.gone, self.bundles) = all.into_iter().partition(|bundle| self.dropped.contains(bundle.id()));
+        self.index_again();
+    }
+
+    /// Whether the hub says that it no longer keeps this blob of the room.
+    pub fn is_gone(&self, id: &BundleId) -> bool {
+        self.dropped.contains(id)
+    }
+
+    /// The bundles whose ids begin so and that the hub no longer keeps, oldest first.
+    pub fn gone_matching(&self, prefix: &BundleIdPrefix) -> Vec<&RoomBundle> {
+        self.gone.iter().filter(|bundle| prefix.matches(bundle.id())).collect()
     }
 
     /// The bundles, oldest first.

@@ -78,6 +78,10 @@ pub trait BlobStore: Send + Sync + 'static {
 
     /// Removes a stored blob. Nobody may be reading or storing it.
     async fn remove(&self, id: &BundleId) -> Result<(), BlobError>;
+
+    /// Removes a stored blob that nothing refers to any more, while others may be reading or storing it: who reads it reads
+    /// on, and one that was stored again lately stays, since something may be about to refer to it.
+    async fn retire(&self, id: &BundleId) -> Result<(), BlobError>;
 }
 
 /// A staged blob that outlived the process it was begun in.

@@ -109,7 +109,9 @@ pub(crate) fn calls() -> Vec<Call> {
                 "wait",
                 "Seconds to wait where nothing is there yet; never more than 55.",
             )
-            .answers(Answer::json::<Page>(200, "The page.").with(head)),
+            .header::<String>(paths::NOTES_HEADER, NOTES)
+            .answers(Answer::json::<Page>(200, "The page.").with(head))
+            .refuses(&[Code::NoLongerKept]),
         Call::post(template::MESSAGES, messages::post)
             .called("postMessage", "Append a message")
             .header::<messages::IdempotencyKey>(
@@ -163,8 +165,9 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("stream", "Follow the log")
             .query::<Seq>("after", "The last message already had; left out: my cursor.")
             .header::<Seq>(paths::LAST_EVENT_ID_HEADER, "The same, and it counts before `after`.")
+            .header::<String>(paths::NOTES_HEADER, NOTES)
             .answers(Answer::bytes(200, "Events `message` and `reread`.", paths::EVENT_STREAM_TYPE).with(head))
-            .refuses(&[Code::RateLimited]),
+            .refuses(&[Code::NoLongerKept, Code::RateLimited]),
         Call::put(template::CURSOR, cursor::put)
             .called("acknowledge", "Move my cursor forward")
             .takes::<Cursor>()
@@ -187,20 +190,22 @@ pub(crate) fn calls() -> Vec<Call> {
             .header::<String>("if-range", "An `ETag`: the range counts only for this blob.")
             .answers(Answer::bytes(200, "All of it.", blobs::MEDIA_TYPE).with(BLOB_HEADERS))
             .answers(Answer::bytes(206, "The range.", blobs::MEDIA_TYPE).with(PART_HEADERS))
-            .refuses(&[Code::RangeNotSatisfiable]),
+            .refuses(&[Code::NoLongerKept, Code::RangeNotSatisfiable]),
         Call::get(template::BUNDLES, bundles::get)
             .called("readBundles", "Several bundles in one answer")
             .query::<bundles::Ids>("ids", "In the order they are wanted.")
             .required()
             .answers(Answer::bytes(200, BUNDLE_FRAMES, paths::BUNDLES_TYPE).with(head))
-            .refuses(&[Code::TooLarge]),
+            .refuses(&[Code::NoLongerKept, Code::TooLarge]),
         Call::post(template::BUNDLES, bundles::post)
             .called("readManyBundles", "More bundles than a query takes")
             .takes::<WantedBundles>()
-            .answers(Answer::bytes(200, BUNDLE_FRAMES, paths::BUNDLES_TYPE).with(head)),
+            .answers(Answer::bytes(200, BUNDLE_FRAMES, paths::BUNDLES_TYPE).with(head))
+            .refuses(&[Code::NoLongerKept]),
     ]
 }
 
+const NOTES: &str = "Any value: the reader knows the notes of messages that are no longer kept.";
 const BUNDLE_FRAMES: &str = "For each a line `ID SIZE`, then its bytes.";
 const SAME_KEY: &str = "A request under the same key finds what the first one made.";
 const BEGUN_HEADERS: &[Header] = &[Header::Location, Header::ParlerHead, Header::UploadOffset];

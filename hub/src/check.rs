@@ -6,7 +6,6 @@ mod blobs;
 mod files;
 mod finding;
 mod messages;
-mod ref_fold;
 mod rooms;
 
 use std::path::{Path, PathBuf};

@@ -22,6 +22,7 @@ use crate::options::HubOptions;
 use crate::orphans;
 use crate::presence::Presence;
 use crate::rate::RateLimit;
+use crate::retention;
 use crate::router::router;
 use crate::server::{self, Door};
 use crate::sessions::Sessions;
@@ -160,11 +161,13 @@ impl Hub {
             connections: state.metrics.connections.clone(),
         };
         let administered = admin_socket(&state).map(|socket| tokio::spawn(socket.serve(Arc::clone(&state))));
+        let retained = tokio::spawn(retention::run(Arc::clone(&state)));
         let measured = self
             .metrics_listener
             .map(|listener| measure(Arc::clone(&state), listener));
         let failure = server::serve(state, door, listener, shutdown).await;
-        // Both end when the hub does.
+        // All of them end when the hub does.
+        let _ = retained.await;
         if let Some(measured) = measured {
             let _ = measured.await;
         }

@@ -8,6 +8,7 @@ use parler_protocol::AgentId;
 use crate::clock::Clock;
 use crate::forwarded::TrustedProxies;
 use crate::hub_limits::HubLimits;
+use crate::retention::RetentionOptions;
 use crate::tls::TlsIdentity;
 
 /// What a hub is opened with.
@@ -29,6 +30,8 @@ pub struct HubOptions {
     pub proxies: TrustedProxies,
     /// Whether [`crate::admit`] is answered while the hub serves, on a socket in the data directory.
     pub admin_socket: bool,
+    /// How long content is kept: for ever unless told otherwise.
+    pub retention: RetentionOptions,
     /// The version that `/healthz` tells.
     pub version: String,
     /// What time it is.
@@ -49,6 +52,7 @@ impl HubOptions {
             tls: None,
             proxies: TrustedProxies::default(),
             admin_socket: false,
+            retention: RetentionOptions::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock: Clock::system(),
             limits: HubLimits::default(),

@@ -12,6 +12,7 @@ mod manual;
 mod meter;
 mod mistake;
 mod open_files;
+mod prune;
 mod serve;
 
 use std::io::Write;
@@ -50,6 +51,7 @@ pub(crate) fn run() -> ExitCode {
     let done = arguments.and_then(|arguments| match arguments.command {
         Command::Admit(arguments) => admit::admit(&arguments),
         Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Prune(arguments) => prune::prune(&arguments),
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Serve(arguments) => serve::serve(*arguments),

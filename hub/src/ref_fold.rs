@@ -7,16 +7,16 @@ use parler_protocol::{ObjectFormat, Oid, RefName, RefsPart};
 
 /// The refs after some messages.
 #[derive(Debug, Default)]
-pub(super) struct RefFold {
+pub(crate) struct RefFold {
     /// Where each is, and the message that put it there.
-    pub(super) refs: BTreeMap<RefName, (Oid, i64)>,
-    pub(super) object_format: Option<ObjectFormat>,
-    pub(super) head: Option<RefName>,
+    pub(crate) refs: BTreeMap<RefName, (Oid, i64)>,
+    pub(crate) object_format: Option<ObjectFormat>,
+    pub(crate) head: Option<RefName>,
 }
 
 impl RefFold {
     /// Makes the changes of message `seq`. What could not have been taken is told in words, and made all the same.
-    pub(super) fn apply(&mut self, seq: i64, part: &RefsPart) -> Vec<String> {
+    pub(crate) fn apply(&mut self, seq: i64, part: &RefsPart) -> Vec<String> {
         let mut faults = Vec::new();
         let format = *self.object_format.get_or_insert(part.object_format);
         if part.object_format != format {
@@ -57,7 +57,7 @@ impl RefFold {
     }
 
     /// Pairs of refs that cannot both exist.
-    pub(super) fn conflicts(&self) -> Vec<(RefName, RefName)> {
+    pub(crate) fn conflicts(&self) -> Vec<(RefName, RefName)> {
         let mut conflicts = Vec::new();
         for name in self.refs.keys() {
             let text = name.as_str();
@@ -76,6 +76,6 @@ impl RefFold {
 }
 
 /// A place in words.
-pub(super) fn place(oid: Option<Oid>) -> String {
+pub(crate) fn place(oid: Option<Oid>) -> String {
     oid.map_or_else(|| "nowhere".to_owned(), |oid| oid.to_string())
 }

@@ -184,6 +184,8 @@ pub struct LogPage {
     pub cursor: Seq,
     /// The log's head in the same snapshot.
     pub head: Head,
+    /// The last of the messages that is only a note of one that is no longer kept.
+    pub last_note: Option<Seq>,
 }
 
 /// A room's messages that carry refs or bundles.
@@ -197,6 +199,8 @@ pub struct PushLog {
     pub messages: Vec<Bytes>,
     /// The number of the last of these, where more follow.
     pub next: Option<Seq>,
+    /// What tells the blobs that the room no longer keeps from those of another time: none where it keeps all.
+    pub drops: Option<String>,
     /// The log's head in the same snapshot.
     pub head: Head,
 }
@@ -226,6 +230,43 @@ pub struct StoredReader {
     /// When it had been sent the last of the blobs asked about, milliseconds since 1970. None: not all of them, or none
     /// was asked about.
     pub fetched_at: Option<i64>,
+}
+
+/// Messages that were given up in one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DroppedMessages {
+    /// How many.
+    pub messages: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Up to here was looked, where there may be more.
+    pub next: Option<Seq>,
+}
+
+/// Blobs to be given up in one step.
+#[derive(Debug, Clone)]
+pub struct BlobDrop {
+    /// The room.
+    pub room: RoomName,
+    /// Which.
+    pub ids: Vec<BundleId>,
+    /// Only those that came with messages up to here.
+    pub up_to: Seq,
+    /// How far the log reached when it was decided that they are not needed.
+    pub as_of: Seq,
+    /// Now, milliseconds since 1970.
+    pub now: i64,
+}
+
+/// Blobs that were given up in one step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DroppedBlobs {
+    /// How many.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of them whose files no room needs any more.
+    pub files: Vec<BundleId>,
 }
 
 /// Where a blob's bytes are.
@@ -273,6 +314,9 @@ pub enum StoreError {
     /// A part refers to a blob that is not in the room.
     #[error("blob {0} is not in this room")]
     UnknownBlob(BundleId),
+    /// The room held this blob and no longer keeps it.
+    #[error("blob {0} is no longer kept")]
+    NoLongerKept(BundleId),
     /// A part says another length of a blob than it has.
     #[error("blob {0} is not as long as the message says")]
     BlobSize(BundleId),
@@ -417,6 +461,37 @@ pub trait Store: Send + Sync + 'static {
 
     /// The members of the room, and when each had been sent all of these blobs.
     async fn readers(&self, agent: AgentId, room: &RoomName, blobs: &[BundleId]) -> Result<RoomReaders, StoreError>;
+
+    /// The blobs that the room held and no longer keeps ([`Need::Refs`]).
+    async fn dropped_blobs(&self, agent: AgentId, room: &RoomName) -> Result<Vec<BundleId>, StoreError>;
+
+    /// All rooms, by name: for the hub's own upkeep, as what follows.
+    async fn all_rooms(&self) -> Result<Vec<RoomName>, StoreError>;
+
+    /// Some messages after `after`; none: the log ends there.
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogPage, StoreError>;
+
+    /// Blobs that came with messages up to `up_to`, after this one, each with its length in bytes: the first of them.
+    async fn held_blobs(
+        &self,
+        room: &RoomName,
+        up_to: Seq,
+        after: Option<BundleId>,
+    ) -> Result<Vec<(BundleId, u64)>, StoreError>;
+
+    /// Puts notes in the place of some messages that may be given up and are older than `before`, milliseconds since 1970:
+    /// goes on where it was left, or after `from`. With `dry_run` it only says how many.
+    async fn drop_messages(
+        &self,
+        room: &RoomName,
+        before: i64,
+        now: i64,
+        from: Option<Seq>,
+        dry_run: bool,
+    ) -> Result<DroppedMessages, StoreError>;
+
+    /// Gives up blobs of a room. None, and nothing is done: the log has grown by something that may need them.
+    async fn drop_blobs(&self, drop: BlobDrop) -> Result<Option<DroppedBlobs>, StoreError>;
 
     /// Every blob that is in the blob store and whose id begins with this byte.
     async fn file_blobs(&self, first_byte: u8) -> Result<HashSet<BundleId>, StoreError>;

@@ -227,7 +227,9 @@ impl std::error::Error for Error {}
 fn kind_of(problem: &Problem) -> ErrorKind {
     use ErrorCode as Code;
     match problem.code {
-        Code::InvalidInvite | Code::NotFound | Code::UnknownBlob | Code::UnknownUpload => ErrorKind::NotFound,
+        Code::InvalidInvite | Code::NoLongerKept | Code::NotFound | Code::UnknownBlob | Code::UnknownUpload => {
+            ErrorKind::NotFound
+        }
         Code::NotAdmitted | Code::TokenEnded | Code::TokenScope | Code::Unauthenticated => ErrorKind::NotAuthorised,
         Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
             ErrorKind::Unreachable

@@ -5,12 +5,16 @@ use std::cell::OnceCell;
 
 use parler_client::Identity;
 use parler_protocol::{
-    Claim, HandoffPart, Head, HubId, Message, Part, ReadMessage, RoomName, Seq, Verdict, VerifyError, verify,
+    Claim, DroppedMessage, HandoffPart, Head, HubId, Message, Part, ReadMessage, RoomName, Seq, Verdict, VerifyError,
+    verify,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::names::Standing;
+
+/// What is said of a message whose content the hub gave up.
+pub(crate) const NO_LONGER_KEPT: &str = "no longer kept by the hub";
 
 /// One entry of a room's log.
 pub(crate) struct LogEntry {
@@ -30,6 +34,8 @@ enum Content {
     Read(Box<ReadContent>),
     /// Nothing that this program can read, and why.
     Unreadable(String),
+    /// What stands in place of a message that the hub no longer keeps.
+    Dropped,
 }
 
 struct ReadContent {
@@ -69,15 +75,24 @@ impl LogEntry {
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
                 let seq = value.get("seq").and_then(Value::as_u64).map_or(expected, Seq::new);
+                let content = match DroppedMessage::parse(raw.get().as_bytes()) {
+                    Some(note) if note.room.key() == room.key() => Content::Dropped,
+                    _ => Content::Unreadable(error.to_string()),
+                };
                 Self {
                     seq,
                     raw,
-                    content: Content::Unreadable(error.to_string()),
+                    content,
                     standing: Standing::default(),
                     accept: None,
                 }
             }
         }
+    }
+
+    /// Whether only a note of it is left.
+    pub(crate) fn is_dropped(&self) -> bool {
+        matches!(self.content, Content::Dropped)
     }
 
     /// The message and its mark, unless it is not to be believed at all.
@@ -87,7 +102,7 @@ impl LogEntry {
                 Verdict::Invalid(_) => None,
                 verdict => Some((&read.message, verdict)),
             },
-            Content::Unreadable(_) => None,
+            Content::Unreadable(_) | Content::Dropped => None,
         }
     }
 
@@ -95,7 +110,7 @@ impl LogEntry {
     pub(crate) fn unverified(&self) -> Option<&Message> {
         match &self.content {
             Content::Read(read) => Some(&read.message),
-            Content::Unreadable(_) => None,
+            Content::Unreadable(_) | Content::Dropped => None,
         }
     }
 
@@ -126,6 +141,7 @@ impl LogEntry {
                 _ => None,
             },
             Content::Unreadable(why) => Some((None, why.clone())),
+            Content::Dropped => Some((None, NO_LONGER_KEPT.to_owned())),
         }
     }
 
@@ -159,6 +175,7 @@ impl LogEntry {
         let (mark, reason) = match &self.content {
             Content::Read(read) => (mark(read.verdict()), self.fold_reason().map(|(_, reason)| reason)),
             Content::Unreadable(why) => ("unreadable", Some(why.clone())),
+            Content::Dropped => ("dropped", Some(NO_LONGER_KEPT.to_owned())),
         };
         value["signature"] = json!(mark);
         if self.message().is_some() {

@@ -4,7 +4,7 @@ use git_remote_parler::room::{Room, RoomError};
 use git_remote_parler::room_state::RoomBundle;
 use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
-use parler_protocol::{BundleId, BundleIdPrefix, FilePart, Part, RoomName, Seq};
+use parler_protocol::{BundleId, BundleIdPrefix, FilePart, Message, Part, RoomName, Seq};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -215,6 +215,7 @@ fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option
     });
     match ids.find_map(|id| room.state.bundle(&id)) {
         Some(bundle) => Ok(Some(bundle.clone())),
+        None if speaks_of_gone(message, room) => Err(no_longer_kept(&format!("the bundle of message {number}"))),
         None if message.parts.iter().any(|part| matches!(part, Part::File(_))) => Err(Error::new(
             ErrorKind::NotFound,
             format_args!("message {number} brought a file, not a bundle"),
@@ -225,6 +226,20 @@ fn bundle_of_message(client: &Client, room: &Room, number: Seq) -> Result<Option
                 .then("git parler recv --all"),
         ),
     }
+}
+
+fn speaks_of_gone(message: &Message, room: &Room) -> bool {
+    message.parts.iter().any(|part| match part {
+        Part::Bundle(part) => room.state.is_gone(&part.blob),
+        Part::Handoff(part) => part.bundle.is_some_and(|id| room.state.is_gone(&id)),
+        _ => false,
+    })
+}
+
+/// What a hub gave up only somebody who has it can bring back.
+fn no_longer_kept(what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format_args!("{what} is no longer kept by the hub"))
+        .then("ask its author, or whoever has fetched it, to push it again: git parler push --full")
 }
 
 /// The bundle of a room whose id begins so, if there is one.
@@ -254,6 +269,11 @@ fn by_prefix(rooms: &[&Room], reference: &Reference) -> Result<Option<(usize, Ro
     }
     if ids.len() > 1 {
         return Err(ambiguous(prefix, &ids));
+    }
+    if found.is_none()
+        && let Some(gone) = rooms.iter().find_map(|room| room.state.gone_matching(prefix).pop())
+    {
+        return Err(no_longer_kept(&format!("bundle {}", gone.id().short())));
     }
     Ok(found)
 }

@@ -5,7 +5,7 @@ use git_remote_parler::repository::Repository;
 use parler_protocol::{AgentId, Message, Part, RefUpdate, Verdict};
 
 use crate::bundles::BundleView;
-use crate::log_entry::{LogEntry, describe};
+use crate::log_entry::{LogEntry, NO_LONGER_KEPT, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
 use crate::text::{self, Extent};
@@ -32,6 +32,7 @@ pub(crate) fn more(message: &Message) -> String {
 pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: Extent) -> String {
     match entry.message() {
         Some((message, verdict)) => render_message(message, verdict, entry, repository, extent),
+        None if entry.is_dropped() => format!("message {}: {NO_LONGER_KEPT}\n", entry.seq),
         None => {
             let (from, reason) = entry.fold_reason().unwrap_or_default();
             let from = from

@@ -316,7 +316,7 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
             serde_json::from_str::<Value>(read).unwrap(),
             fixture_json("message.json")
         );
-        let PushesAnswer::Changed(pushes) = client.pushes(&room, None).unwrap() else {
+        let PushesAnswer::Changed(pushes) = client.pushes(&room, None, None).unwrap() else {
             panic!("no pushes")
         };
         assert_eq!(

@@ -28,6 +28,7 @@ mod operating;
 mod program;
 mod pushes;
 mod receipts;
+mod retention;
 mod rooms;
 mod schema_fuzz;
 mod schemas;

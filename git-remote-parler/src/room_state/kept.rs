@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use parler_protocol::{AgentId, BaseHint, BundlePart, HubId, ObjectFormat, Oid, RefName, RoomName, Seq};
+use parler_protocol::{AgentId, BaseHint, BundleId, BundlePart, HubId, ObjectFormat, Oid, RefName, RoomName, Seq};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -22,6 +22,12 @@ struct Kept<'a> {
     refs: Vec<KeptRef<'a>>,
     bundles: Vec<(Seq, usize, Cow<'a, BundlePart>)>,
     first_movers: Vec<(Oid, usize)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<(Seq, usize, Cow<'a, BundlePart>)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dropped: Vec<BundleId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    drops: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,6 +68,14 @@ impl<'a> Agents<'a> {
     }
 }
 
+fn numbered<'a>(agents: &mut Agents<'a>, bundles: &'a [RoomBundle]) -> Vec<(Seq, usize, Cow<'a, BundlePart>)> {
+    let numbered = bundles.iter().map(|bundle| {
+        let author = agents.number(bundle.author_id, &bundle.author);
+        (bundle.seq, author, Cow::Borrowed(&bundle.part))
+    });
+    numbered.collect()
+}
+
 impl Serialize for RoomState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut agents = Agents::default();
@@ -71,11 +85,8 @@ impl Serialize for RoomState {
             KeptRef(Cow::Borrowed(name), found.oid, found.peeled, found.seq, mover, hint)
         });
         let refs = refs.collect();
-        let bundles = self.bundles.iter().map(|bundle| {
-            let author = agents.number(bundle.author_id, &bundle.author);
-            (bundle.seq, author, Cow::Borrowed(&bundle.part))
-        });
-        let bundles = bundles.collect();
+        let bundles = numbered(&mut agents, &self.bundles);
+        let gone = numbered(&mut agents, &self.gone);
         let movers = self.first_movers.iter().map(|(oid, mover)| (*oid, agents.any(*mover)));
         let first_movers = movers.collect();
         let kept = Kept {
@@ -88,6 +99,9 @@ impl Serialize for RoomState {
             refs,
             bundles,
             first_movers,
+            gone,
+            dropped: self.dropped.iter().copied().collect(),
+            drops: self.drops.clone(),
         };
         kept.serialize(serializer)
     }
@@ -116,15 +130,19 @@ impl<'de> Deserialize<'de> for RoomState {
             };
             state.refs.insert(name.into_owned(), found);
         }
-        for (seq, author, part) in kept.bundles {
+        let bundle = |(seq, author, part): (Seq, usize, Cow<'_, BundlePart>)| {
             let (author_id, author) = agent(author)?;
-            state.bundles.push(RoomBundle {
+            Ok(RoomBundle {
                 seq,
                 author_id: *author_id,
                 author: author.clone().into_owned(),
                 part: part.into_owned(),
-            });
-        }
+            })
+        };
+        state.bundles = kept.bundles.into_iter().map(bundle).collect::<Result<_, D::Error>>()?;
+        state.gone = kept.gone.into_iter().map(bundle).collect::<Result<_, D::Error>>()?;
+        state.dropped = kept.dropped.into_iter().collect();
+        state.drops = kept.drops;
         for (oid, mover) in kept.first_movers {
             state.first_movers.insert(oid, agent(mover)?.0);
         }

@@ -165,10 +165,14 @@ impl Client {
         if !query.is_empty() {
             path = format!("{path}?{}", query.join("&"));
         }
-        self.call(&Request {
+        let mut request = Request {
             patience: wait,
             ..Request::get(path)
-        })
+        };
+        request
+            .headers
+            .push((HeaderName::from_static(paths::NOTES_HEADER), "1".to_owned()));
+        self.call(&request)
     }
 
     /// What the hub knows of a message and its readers. With `since`, a version already had, waits for at most `wait`, or 55
@@ -251,10 +255,16 @@ impl Client {
     ///
     /// # Errors
     /// `not_found`, and as every call.
-    pub fn pushes(&self, room: &RoomName, known: Option<Seq>) -> Result<PushesAnswer, ClientError> {
+    pub fn pushes(
+        &self,
+        room: &RoomName,
+        known: Option<Seq>,
+        drops: Option<&str>,
+    ) -> Result<PushesAnswer, ClientError> {
         let mut request = Request::get(paths::pushes(room, known.unwrap_or_default()));
         if let Some(known) = known {
-            request.headers.push((IF_NONE_MATCH, format!("\"{known}\"")));
+            let drops = drops.map(|drops| format!("-{drops}")).unwrap_or_default();
+            request.headers.push((IF_NONE_MATCH, format!("\"{known}{drops}\"")));
         }
         let (parts, body) = self.exchange(&request)?;
         if parts.status != StatusCode::NOT_MODIFIED {

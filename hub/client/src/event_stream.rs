@@ -1,5 +1,6 @@
 //! A room's log as it grows. Says what arrives and when nothing does; opening it again is the caller's business.
 
+use http::HeaderName;
 use http::header::ACCEPT;
 use parler_protocol::limits::MAX_MESSAGE_BYTES;
 use parler_protocol::paths::{self, event};
@@ -49,6 +50,9 @@ impl Client {
         }
         let mut request = Request::get(path);
         request.headers.push((ACCEPT, paths::EVENT_STREAM_TYPE.to_owned()));
+        request
+            .headers
+            .push((HeaderName::from_static(paths::NOTES_HEADER), "1".to_owned()));
         let response = self.open(&request)?;
         let head = head_of(response.headers()).ok_or_else(|| self.not_a_hub("a stream without a head"))?;
         Ok(EventStream {

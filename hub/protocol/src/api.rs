@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    AgentId, AgentName, BundleId, Challenge, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Oid, Part,
-    RefName, RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
+    AgentId, AgentName, BundleId, Challenge, DroppedMessage, Head, HubId, InviteCode, Message, MessageId, ObjectFormat,
+    Oid, Part, RefName, RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
 };
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
@@ -222,8 +222,8 @@ pub struct Member {
 pub struct Page {
     /// The room.
     pub room: RoomName,
-    /// The messages, each exactly as stored.
-    #[schemars(with = "Vec<Message>")]
+    /// The messages, each exactly as stored, and notes in place of those that are no longer kept.
+    #[schemars(with = "Vec<StoredMessage>")]
     pub messages: Vec<Box<RawValue>>,
     /// The last message of this page, or `after` where it is empty: what to ask for next.
     pub cursor: Seq,
@@ -282,6 +282,17 @@ pub enum WakePath {
     /// Nothing: it will see the message when it looks.
     #[serde(other)]
     None,
+}
+
+/// What stands in a log.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum StoredMessage {
+    /// A message.
+    Kept(Message),
+    /// What stands in place of one that is no longer kept.
+    Dropped(DroppedMessage),
 }
 
 /// The data of the first event of `GET /v1/events`.
@@ -392,6 +403,13 @@ pub struct Pushes {
     /// Present where more follow than are here: the last of these, which is the next `since` and the answer's ETag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Seq>,
+    /// Present where some blobs of the room are no longer kept: stands for which. With it in the tag that is asked with,
+    /// `dropped` is told only when it has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<String>,
+    /// The blobs that the room held and no longer keeps: all of them, or absent where that is as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Vec<BundleId>>,
     /// The messages, each exactly as stored.
     #[schemars(with = "Vec<Message>")]
     pub messages: Vec<Box<RawValue>>,

@@ -57,6 +57,8 @@ error_codes! {
     MisdirectedRequest "misdirected_request" 421 false;
     /// Names that begin with `ci/`, or look as if they did, are those of tokens.
     NameReserved "name_reserved" 400 false;
+    /// The hub gave up this content because of its age. It can come back only from somebody who has it.
+    NoLongerKept "no_longer_kept" 410 false;
     /// This key has not been let in: it needs an invite.
     NotAdmitted "not_admitted" 403 false;
     /// Nothing there, or nothing for this agent: one answer for both.

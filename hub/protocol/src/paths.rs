@@ -143,6 +143,8 @@ pub const UPLOAD_LENGTH_HEADER: &str = "upload-length";
 pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 /// On a message that is posted by a token: the key that signed it.
 pub const AGENT_HEADER: &str = "parler-agent";
+/// On a read of the log: its reader knows what stands in place of messages that are no longer kept.
+pub const NOTES_HEADER: &str = "parler-notes";
 /// Body of a message followed by the bytes of the one blob it brings.
 pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
 /// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.

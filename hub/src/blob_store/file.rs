@@ -6,11 +6,13 @@ mod read;
 mod staged;
 mod upload;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use data_encoding::HEXLOWER;
@@ -27,6 +29,10 @@ const TEMPORARY_DIRECTORY: &str = "tmp";
 const STAGED_DIRECTORY: &str = "uploads";
 /// Part of the disk that stays free unless told otherwise, in percent.
 const FREE_FLOOR_PERCENT: u8 = 5;
+/// After so long whatever was about to refer to a blob that was stored has done so.
+const LATELY: Duration = Duration::from_secs(600); // 10 min
+/// So many blobs that were stored are remembered before those of long ago are forgotten.
+const MANY_STORED: usize = 1024;
 /// First-level directories there can be: one for each first byte of an id.
 const FAN_OUT: usize = 256;
 
@@ -52,6 +58,8 @@ struct Shared {
     /// Set when an fsync failed: nobody knows any more what the disk holds of it, and asking again would be answered
     /// wrongly with yes.
     stopped: AtomicBool,
+    /// Blobs that were stored in this run, with when: something may be about to refer to them.
+    stored_lately: Mutex<HashMap<BundleId, Instant>>,
 }
 
 impl FileBlobStore {
@@ -92,6 +100,7 @@ impl FileBlobStore {
                 directory_turn: Mutex::new(()),
                 entry: Mutex::new(false),
                 stopped: AtomicBool::new(false),
+                stored_lately: Mutex::default(),
             }),
         }
     }
@@ -158,6 +167,19 @@ impl BlobStore for FileBlobStore {
         let path = self.shared.path(id);
         blocking(move || absent_or(std::fs::remove_file(path))).await
     }
+
+    async fn retire(&self, id: &BundleId) -> Result<(), BlobError> {
+        let (shared, id) = (Arc::clone(&self.shared), *id);
+        blocking(move || {
+            // Held over the removal: whoever stores the blob notes that before it looks whether there is a file.
+            let stored = shared.stored_lately();
+            match stored.get(&id).is_some_and(|when| when.elapsed() < LATELY) {
+                true => Ok(()),
+                false => absent_or(std::fs::remove_file(shared.path(&id))),
+            }
+        })
+        .await
+    }
 }
 
 impl Shared {
@@ -192,6 +214,7 @@ impl Shared {
         place: impl FnOnce(&Path) -> Result<(), BlobError>,
     ) -> Result<(), BlobError> {
         self.check_running()?;
+        self.note_stored(*id);
         let fan_out = self.fan_out(id);
         make_directory(&fan_out).map_err(write_error)?;
         if self.size(id)? != Some(size) {
@@ -221,6 +244,19 @@ impl Shared {
         drop(has_entry);
         reached(FailPoint::BlobDurable);
         Ok(())
+    }
+
+    fn stored_lately(&self) -> MutexGuard<'_, HashMap<BundleId, Instant>> {
+        self.stored_lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the blob is not removed behind the back of whoever stores it.
+    fn note_stored(&self, id: BundleId) {
+        let mut stored = self.stored_lately();
+        if stored.len() >= MANY_STORED {
+            stored.retain(|_, when| when.elapsed() < LATELY);
+        }
+        stored.insert(id, Instant::now());
     }
 
     fn check_running(&self) -> Result<(), BlobError> {

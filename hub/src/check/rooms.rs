@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use parler_protocol::{ChainHash, Head, HubId, Message, Oid, Part, RefName, RoomName, Seq};
+use parler_protocol::{ChainHash, DroppedMessage, Head, HubId, Message, Oid, Part, RefName, RoomName, Seq};
 
 use super::messages::{self, Content};
-use super::ref_fold::{RefFold, place};
 use super::{FindingKind, Place, Report};
 use crate::message_parts::blob_references;
+use crate::ref_fold::{RefFold, place};
 use crate::store::{Inspector, RoomBlobRow, RoomEnd, StoredMessage, StoredRoom};
 
 /// Checks all of them.
@@ -156,10 +156,8 @@ impl<'a> Log<'a> {
                             at,
                             format!("the blob has {size} bytes, and the message says another number"),
                         );
-                    } else if seq > stored.seq {
-                        let what = format!("the blob came only with message {seq}");
-                        report.found(FindingKind::BlobReference, at, what);
                     }
+                    // It may have come later: given up, and brought again.
                     self.brought += i64::from(seq == stored.seq);
                 }
                 Ok(RoomBlobRow::Dropped) => {}
@@ -299,11 +297,12 @@ impl<'a> Log<'a> {
                 after = row;
                 let Some(id) = super::blobs::blob_id(&id) else { continue };
                 let body = self.inspector.body(self.row, seq).ok().flatten();
-                let message = body.and_then(|body| Message::parse(&body).ok());
-                let refers = message.is_some_and(|message| {
-                    blob_references(&message.parts)
+                let refers = body.is_some_and(|body| match Message::parse(&body) {
+                    Ok(message) => blob_references(&message.parts)
                         .iter()
-                        .any(|reference| reference.id == id)
+                        .any(|reference| reference.id == id),
+                    // Who was there to say so is no longer kept.
+                    Err(_) => DroppedMessage::parse(&body).is_some(),
                 });
                 if !refers {
                     let mut at = self.place_of(seq);

@@ -40,7 +40,7 @@ struct Headers {
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`
-pub(crate) async fn get(call: RoomCall, mut query: Parameters) -> Result<Response, Refusal> {
+pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Result<Response, Refusal> {
     let after: Option<Seq> = query.take("after")?;
     let limit = query
         .take::<u32>("limit")?
@@ -53,11 +53,33 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters) -> Result<Respons
     } else {
         wait_for(&call, after, limit, wait).await?
     };
+    if !knows_notes(&headers) {
+        refuse_notes(&page)?;
+    }
     let after = After {
         cursor: page.cursor,
         head: page.head,
     };
     with_messages(&Before { room: &page.room }, page.messages, &after, &page.head)
+}
+
+/// Whether the reader says that it knows what stands in place of messages that are no longer kept.
+pub(super) fn knows_notes(headers: &HeaderMap) -> bool {
+    headers.contains_key(paths::NOTES_HEADER)
+}
+
+/// A reader that does not would take the log for another one.
+pub(super) fn refuse_notes(page: &LogPage) -> Result<(), Refusal> {
+    match page.last_note {
+        None => Ok(()),
+        Some(note) => {
+            let detail = format!(
+                "some messages up to {note} are no longer kept, and this client is too old to be told so: use a newer one, \
+                 or read on after message {note}"
+            );
+            Err(Refusal::new(ErrorCode::NoLongerKept, detail).with_head(page.head))
+        }
+    }
 }
 
 async fn read(call: &RoomCall, after: Option<Seq>, limit: u32) -> Result<LogPage, Refusal> {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::{Head, HubId, RoomName, Seq};
+use parler_protocol::{BundleId, Head, HubId, RoomName, Seq};
 use serde::Serialize;
 
 use crate::answer::{tell_head, with_messages};
@@ -18,6 +18,10 @@ struct Before<'a> {
     version: Seq,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Seq>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drops: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<Vec<BundleId>>,
 }
 
 #[derive(Serialize)]
@@ -34,13 +38,30 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
         .run(|| call.store().pushes(call.principal.agent, &call.room, since, most))
         .await?;
     // Who has a part knows the part's tag, which is not the one by which nothing is new.
-    let etag = format!("\"{}\"", log.next.unwrap_or(log.version));
-    let is_known = headers
+    let place = log.next.unwrap_or(log.version);
+    let etag = match &log.drops {
+        None => format!("\"{place}\""),
+        Some(drops) => format!("\"{place}-{drops}\""),
+    };
+    let known: Vec<&str> = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .any(|tag| tag.trim().trim_start_matches("W/") == etag);
+        .map(|tag| tag.trim().trim_start_matches("W/"))
+        .collect();
+    let is_known = known.contains(&etag.as_str());
+    // The list is long where much was given up: it is told when it has changed.
+    let of_drops = |tag: &&str| tag.trim_matches('"').split_once('-').map(|(_, drops)| drops.to_owned());
+    let dropped = match &log.drops {
+        Some(drops) if !known.iter().any(|tag| of_drops(tag).as_ref() == Some(drops)) => {
+            let dropped = || call.store().dropped_blobs(call.principal.agent, &call.room);
+            Some(call.run(dropped).await?)
+        }
+        // They are all back.
+        None if known.iter().any(|tag| of_drops(tag).is_some()) => Some(Vec::new()),
+        _ => None,
+    };
     let mut response = if is_known && log.next.is_none() {
         let mut response = (StatusCode::NOT_MODIFIED, Body::empty()).into_response();
         tell_head(&mut response, &log.head);
@@ -51,6 +72,8 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
             hub: call.state.hub,
             version: log.version,
             next: log.next,
+            drops: log.drops,
+            dropped,
         };
         with_messages(&before, log.messages, &After { head: log.head }, &log.head)?
     };

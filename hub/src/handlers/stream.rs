@@ -8,6 +8,7 @@ use parler_protocol::paths::{self, event};
 use parler_protocol::{Seq, limits};
 use serde_json::json;
 
+use super::messages;
 use crate::answer::tell_head;
 use crate::presence::Waiting;
 use crate::problem::Refusal;
@@ -36,12 +37,17 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
                 .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
         })
         .await?;
+    let knows_notes = messages::knows_notes(&headers);
+    if !knows_notes {
+        messages::refuse_notes(&page)?;
+    }
     let head = page.head;
     let mut log = LogStream {
         at: after.unwrap_or_default(),
         end: StreamEnd::of(&call.state),
         outbox: Outbox::default(),
         is_behind: false,
+        knows_notes,
         news,
         waiting: call.state.presence.waiting(agent),
         call,
@@ -74,6 +80,7 @@ struct LogStream {
     outbox: Outbox,
     /// Whether the log goes on after `at`, as far as is known.
     is_behind: bool,
+    knows_notes: bool,
     end: StreamEnd,
     waiting: Waiting,
     _permit: StreamPermit,
@@ -117,6 +124,10 @@ impl LogStream {
             .read(agent, room, Some(self.at), limit, PAGE_BYTES)
             .await
         {
+            // It is told why when it comes back.
+            Ok(page) if !self.knows_notes && page.last_note.is_some() => {
+                self.outbox.end(farewell("some messages are no longer kept"));
+            }
             Ok(page) => self.take(page),
             Err(error) => {
                 let why = match error {

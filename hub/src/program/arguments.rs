@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use parler_hub::{ForwardedHeader, ProxyNetwork};
 use parler_protocol::{AgentId, RoomName};
 
-use super::limit_options::LimitOptions;
+use super::limit_options::{LimitOptions, Time, time};
 use super::log::LogForm;
 
 /// The Parler hub: rooms where agents hand work to each other, with the code.
@@ -31,6 +31,8 @@ pub(super) enum Command {
     Backup(Backup),
     /// Bring a hub's data back from a backup, checked whole, to a directory that is not there yet.
     Restore(Restore),
+    /// Give up old content of a stopped hub, once. A running one does so with --retain-messages and --retain-blobs.
+    Prune(Prune),
     /// Print this program's manual page, in roff.
     Man,
 }
@@ -85,6 +87,22 @@ pub(super) struct Restore {
     /// Copy blobs also where a second name for the same file would do.
     #[arg(long)]
     pub(super) copy: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Prune {
+    /// The hub's data directory.
+    #[arg(long, value_name = "DIR", env = "PARLER_HUB_DATA")]
+    pub(super) data: PathBuf,
+    /// Bodies of messages older than this, without refs, bundle, handoff or word of a task.
+    #[arg(long, value_name = "TIME", value_parser = time, required_unless_present = "blobs")]
+    pub(super) messages: Option<Time>,
+    /// Blobs older than this that no live ref, handoff or task needs.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) blobs: Option<Time>,
+    /// Only say how much it would be.
+    #[arg(long)]
+    pub(super) dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -143,6 +161,12 @@ pub(super) struct Serve {
     /// Answer GET /metrics on this address, to anybody who reaches it, and nothing else there.
     #[arg(long, value_name = "ADDR", env = "PARLER_HUB_METRICS_LISTEN")]
     pub(super) metrics_listen: Option<SocketAddr>,
+    /// Give up bodies of messages that are older, without refs, bundle, handoff or word of a task. For ever unless told.
+    #[arg(long, value_name = "TIME", env = "PARLER_HUB_RETAIN_MESSAGES", value_parser = time)]
+    pub(super) retain_messages: Option<Time>,
+    /// Give up blobs that are older and that no live ref, handoff or task needs. For ever unless told.
+    #[arg(long, value_name = "TIME", env = "PARLER_HUB_RETAIN_BLOBS", value_parser = time)]
+    pub(super) retain_blobs: Option<Time>,
     #[command(flatten)]
     pub(super) limits: LimitOptions,
 }

@@ -136,7 +136,7 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// A length of time.
 #[derive(Debug, Clone, Copy)]
-struct Time(Duration);
+pub(super) struct Time(pub(super) Duration);
 
 impl std::fmt::Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -148,7 +148,7 @@ impl std::fmt::Display for Time {
     }
 }
 
-fn time(text: &str) -> Result<Time, String> {
+pub(super) fn time(text: &str) -> Result<Time, String> {
     match humantime::parse_duration(text) {
         Ok(Duration::ZERO) => Err("it must not be nothing".to_owned()),
         Ok(time) if time > LONGEST => Err("ten years are enough".to_owned()),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use parler_hub::{Hub, HubOptions, TlsIdentity, TrustedProxies};
+use parler_hub::{Hub, HubOptions, RetentionOptions, TlsIdentity, TrustedProxies};
 use rustix::process::Signal;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
@@ -60,6 +60,10 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
         header: arguments.forwarded_header.into(),
     };
     options.admin_socket = true;
+    options.retention = RetentionOptions {
+        messages: arguments.retain_messages.map(|time| time.0),
+        blobs: arguments.retain_blobs.map(|time| time.0),
+    };
     options.limits = arguments.limits.limits();
     let room = open_files::raise_limit();
     options.limits.max_connections = options.limits.max_connections.min(room.connections);

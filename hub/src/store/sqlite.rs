@@ -18,6 +18,7 @@ mod new_database;
 mod readers;
 mod refs;
 mod repetition;
+mod retention;
 mod rooms;
 mod schema;
 mod sessions;
@@ -47,8 +48,8 @@ pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, St
 pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
-    Admission, Append, Appended, BlobLocation, CommitStats, LogPage, Need, NewInvite, NewSession, NewToken, Principal,
-    PushLog, RoomReaders, Store, StoreError, TokenHash, TokenHolder,
+    Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DroppedBlobs, DroppedMessages, LogPage, Need,
+    NewInvite, NewSession, NewToken, Principal, PushLog, RoomReaders, Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -330,6 +331,64 @@ impl Store for SqliteStore {
             .run(SMALL_BYTES, move |batch| {
                 members::acknowledge(batch, &room, &agent, seq)
             })
+            .await
+    }
+
+    async fn dropped_blobs(&self, agent: AgentId, room: &RoomName) -> Result<Vec<BundleId>, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| {
+                let (room, _) = rooms::for_caller(connection, &room, &agent, Need::Refs)?;
+                retention::dropped_ids(connection, room.row)
+            })
+            .await
+    }
+
+    async fn all_rooms(&self) -> Result<Vec<RoomName>, StoreError> {
+        self.readers.run(retention::all_rooms).await
+    }
+
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogPage, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| retention::log_slice(connection, &room, after))
+            .await
+    }
+
+    async fn held_blobs(
+        &self,
+        room: &RoomName,
+        up_to: Seq,
+        after: Option<BundleId>,
+    ) -> Result<Vec<(BundleId, u64)>, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| retention::held_blobs(connection, &room, up_to, after))
+            .await
+    }
+
+    async fn drop_messages(
+        &self,
+        room: &RoomName,
+        before: i64,
+        now: i64,
+        from: Option<Seq>,
+        dry_run: bool,
+    ) -> Result<DroppedMessages, StoreError> {
+        let room = room.clone();
+        let look = move |connection: &rusqlite::Connection| {
+            retention::drop_messages(connection, &room, before, now, from, dry_run)
+        };
+        // Most of the time there is nothing to do: the writer need not be asked for that.
+        if dry_run {
+            return self.readers.run(look).await;
+        }
+        self.writer.run(SMALL_BYTES, move |batch| look(batch.connection)).await
+    }
+
+    async fn drop_blobs(&self, drop: BlobDrop) -> Result<Option<DroppedBlobs>, StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| retention::drop_blobs(batch.connection, &drop))
             .await
     }
 

@@ -97,6 +97,14 @@ impl Push {
         self
     }
 
+    /// What the bundle expects, and the bundles that hold it.
+    pub(crate) fn upon(mut self, prerequisites: &[Oid], needs: &[BundleId]) -> Self {
+        let bundle = self.bundle.as_mut().unwrap();
+        bundle.prerequisites = prerequisites.to_vec();
+        bundle.needs = needs.to_vec();
+        self
+    }
+
     pub(crate) fn part(mut self, part: impl Into<Part>) -> Self {
         self.others.push(part.into());
         self

@@ -7,7 +7,7 @@ use parler_protocol::{AgentId, BundleId, RoomName, Seq};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::failure::Failure;
-use super::{column, rooms};
+use super::{column, retention, rooms};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{BlobLocation, Need, NewBlob, StoreError};
 
@@ -28,8 +28,17 @@ pub(super) fn bring(connection: &Connection, room: i64, seq: Seq, blob: &NewBlob
              ON CONFLICT (room, blob) DO NOTHING",
         )?
         .execute((room, id.as_bytes(), column(seq)))?;
+    retention::is_back(connection, room, &id)?;
     reached(FailPoint::BlobLinked);
     Ok(())
+}
+
+/// Why a room does not hold a blob.
+fn absent(connection: &Connection, room: i64, id: &BundleId) -> Result<Failure, Failure> {
+    Ok(match retention::was_dropped(connection, room, id)? {
+        true => StoreError::NoLongerKept(*id).into(),
+        false => StoreError::NotFound.into(),
+    })
 }
 
 /// The length of a blob in bytes, where the room holds it.
@@ -88,7 +97,10 @@ pub(super) fn sizes(
 ) -> Result<Vec<u64>, Failure> {
     let (room, _) = rooms::for_caller(connection, room, agent, Need::Read)?;
     ids.iter()
-        .map(|id| size_in_room(connection, room.row, id)?.ok_or_else(|| StoreError::NotFound.into()))
+        .map(|id| match size_in_room(connection, room.row, id)? {
+            Some(size) => Ok(size),
+            None => Err(absent(connection, room.row, id)?),
+        })
         .collect()
 }
 
@@ -100,7 +112,7 @@ fn locate_in_room(connection: &Connection, room: i64, id: &BundleId) -> Result<B
         .query_row((room, id.as_bytes()), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match found {
-        None => Err(StoreError::NotFound.into()),
+        None => Err(absent(connection, room, id)?),
         Some((size, None)) => Ok(BlobLocation::File(size.unsigned_abs())),
         Some((_, Some(bytes))) if BundleId::of(&bytes) == *id => Ok(BlobLocation::Inline(bytes.into())),
         Some((_, Some(_))) => Err(Failure::damaged(&format!("blob {id}"))),

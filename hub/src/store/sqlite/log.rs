@@ -4,7 +4,7 @@ use parler_protocol::{AgentId, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::failure::Failure;
-use super::{column, rooms, seq_of};
+use super::{column, retention, rooms, seq_of};
 use crate::store::{LogPage, Need, PushLog};
 
 /// Messages after `after`, or after the agent's cursor. A page ends when it has `limit` messages or passes `max_bytes`.
@@ -20,13 +20,18 @@ pub(super) fn read(
     let mut cursor = after.unwrap_or(acknowledged);
     let mut messages = Vec::new();
     let mut bytes = 0;
-    let mut select = connection
-        .prepare_cached("SELECT seq, body FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
+    let mut select = connection.prepare_cached(
+        "SELECT seq, body, dropped_at FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
     let mut rows = select.query((room.row, column(cursor), limit))?;
+    let mut last_note = None;
     while bytes < max_bytes
         && let Some(row) = rows.next()?
     {
         cursor = seq_of(row.get(0)?);
+        if row.get::<_, Option<i64>>(2)?.is_some() {
+            last_note = Some(cursor);
+        }
         let body: Vec<u8> = row.get(1)?;
         bytes += body.len();
         messages.push(body.into());
@@ -36,6 +41,7 @@ pub(super) fn read(
         messages,
         cursor,
         head: room.end.head(),
+        last_note,
     })
 }
 
@@ -63,8 +69,10 @@ pub(super) fn pushes(
             messages.push(body.into());
         }
     }
+    let drops = retention::drops(connection, room.row)?.map(|(count, newest)| format!("{count}.{newest}"));
     Ok(PushLog {
         room: room.name,
+        drops,
         version: room.end.push_seq,
         messages,
         next: (last < room.end.push_seq).then_some(last),

@@ -1,0 +1,290 @@
+//! Which blobs of a room are needed: those that a fetch of a live ref could ask for, following the signed parts from the
+//! refs' tips over prerequisites and `needs`, as readers do. The hub never looks into a bundle, so wherever the parts do not
+//! lead on, nothing is decided.
+
+use std::collections::{HashMap, HashSet};
+
+use parler_protocol::{BundleId, BundlePart, Message, Oid, Part};
+
+use crate::message_parts::blob_references;
+use crate::ref_fold::RefFold;
+
+/// A room's log, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    fold: RefFold,
+    bundles: Vec<Bundle>,
+    /// Blobs that are needed whatever the refs are.
+    kept: HashSet<BundleId>,
+}
+
+/// What a bundle part says, and the message it came in.
+#[derive(Debug)]
+struct Bundle {
+    id: BundleId,
+    /// What it brings: its refs, and what its message moved refs to.
+    tips: Vec<Oid>,
+    prerequisites: Vec<Oid>,
+    needs: Vec<BundleId>,
+    /// Whether its author says where prerequisites come from that the room does not hold.
+    has_base: bool,
+}
+
+impl Scan {
+    /// Takes in the next message.
+    pub(super) fn take(&mut self, message: &Message, is_old: bool) {
+        let mut moved = Vec::new();
+        for part in &message.parts {
+            match part {
+                Part::Refs(refs) => {
+                    let _ = self.fold.apply(message.seq.get().cast_signed(), refs);
+                    moved.extend(
+                        refs.updates
+                            .iter()
+                            .flat_map(|update| [update.new, update.peeled])
+                            .flatten(),
+                    );
+                }
+                // A handoff may be open, and what became of a task be asked for.
+                Part::Handoff(handoff) => self.kept.extend(handoff.bundle),
+                Part::Task(task) => self.kept.extend(task.result),
+                _ => {}
+            }
+        }
+        for part in &message.parts {
+            if let Part::Bundle(part) = part {
+                self.bundles.push(Bundle::of(part, &moved));
+                if part.refs.is_empty() {
+                    // Of a client that does not say what it brings.
+                    self.kept.insert(part.blob);
+                }
+            }
+        }
+        if !is_old {
+            self.kept
+                .extend(blob_references(&message.parts).iter().map(|reference| reference.id));
+        }
+    }
+
+    /// What is needed. None: it cannot be decided.
+    pub(super) fn needed(&self) -> Option<HashSet<BundleId>> {
+        let (mut by_tip, mut by_id) = (
+            HashMap::<Oid, Vec<usize>>::new(),
+            HashMap::<BundleId, Vec<usize>>::new(),
+        );
+        for (position, bundle) in self.bundles.iter().enumerate() {
+            by_id.entry(bundle.id).or_default().push(position);
+            for tip in &bundle.tips {
+                by_tip.entry(*tip).or_default().push(position);
+            }
+        }
+        let mut needed = HashSet::new();
+        let mut to_follow: Vec<BundleId> = self.kept.iter().copied().collect();
+        for (oid, _) in self.fold.refs.values() {
+            // A branch at a commit inside of some bundle: nobody here can say of which.
+            let providers = by_tip.get(oid)?;
+            to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
+        }
+        while let Some(id) = to_follow.pop() {
+            if !needed.insert(id) {
+                continue;
+            }
+            for bundle in by_id
+                .get(&id)
+                .into_iter()
+                .flatten()
+                .map(|position| &self.bundles[*position])
+            {
+                to_follow.extend(&bundle.needs);
+                for prerequisite in &bundle.prerequisites {
+                    match by_tip.get(prerequisite) {
+                        Some(providers) => {
+                            to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
+                        }
+                        // Within one that it names, or outside of the room.
+                        None if bundle.has_base || !bundle.needs.is_empty() => {}
+                        None => return None,
+                    }
+                }
+            }
+        }
+        Some(needed)
+    }
+}
+
+impl Bundle {
+    fn of(part: &BundlePart, moved: &[Oid]) -> Self {
+        let said = part.tip.as_ref().and_then(|tip| tip.parse().ok());
+        let of_refs = part.refs.iter().map(|bundled| bundled.oid);
+        Self {
+            id: part.blob,
+            tips: of_refs.chain(said).chain(moved.iter().copied()).collect(),
+            prerequisites: part.prerequisites.clone(),
+            needs: part.needs.clone(),
+            has_base: part.base_hint.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::{AgentKey, BundleRef, FilePart, HandoffPart, MessageId, ObjectFormat, RefUpdate, RefsPart};
+
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn id(of: &str) -> BundleId {
+        BundleId::of(of.as_bytes())
+    }
+
+    /// A bundle called `name` with this tip.
+    fn bundle(name: &str, tip: char, prerequisites: &[char], needs: &[&str]) -> BundlePart {
+        BundlePart {
+            blob: id(name),
+            vcs: "git".into(),
+            size: 1,
+            media_type: None,
+            tip: None,
+            base: None,
+            summary: None,
+            refs: vec![BundleRef {
+                name: "refs/heads/x".parse().unwrap(),
+                oid: oid(tip),
+            }],
+            prerequisites: prerequisites.iter().copied().map(oid).collect(),
+            object_format: None,
+            commits: None,
+            objects: None,
+            needs: needs.iter().map(|name| id(name)).collect(),
+            base_hint: None,
+        }
+    }
+
+    fn moves(branch: &str, old: Option<char>, new: Option<char>) -> Part {
+        RefsPart {
+            updates: vec![RefUpdate {
+                name: format!("refs/heads/{branch}").parse().unwrap(),
+                old: old.map(oid),
+                new: new.map(oid),
+                forced: false,
+                peeled: None,
+            }],
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: None,
+        }
+        .into()
+    }
+
+    /// What is needed of a log of these messages, by name among `names`; all old unless the last is to be young.
+    fn needed(messages: Vec<Vec<Part>>, names: &[&str], last_is_young: bool) -> Option<Vec<String>> {
+        let mut scan = Scan::default();
+        let count = messages.len();
+        for (number, parts) in (1..).zip(messages) {
+            let parts: Vec<_> = parts.iter().map(Part::to_value).collect();
+            let stored = serde_json::json!({
+                "seq": number, "id": MessageId::generate(), "room": "r", "parts": parts, "ts": 1,
+                "from": { "id": AgentKey::from_random([1; 32]).id(), "name": "alice" },
+            });
+            let message = Message::parse(stored.to_string().as_bytes()).unwrap();
+            scan.take(&message, !(last_is_young && number == count as u64));
+        }
+        let needed = scan.needed()?;
+        let is_needed = |name: &&&str| needed.contains(&id(name));
+        Some(names.iter().filter(is_needed).map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn what_leads_to_a_live_ref_is_needed_and_nothing_else() {
+        let names = ["a", "b", "c", "dead", "file"];
+        let file = FilePart {
+            blob: id("file"),
+            name: "notes".into(),
+            size: 1,
+            media_type: None,
+            summary: None,
+        };
+        let log = || {
+            vec![
+                vec![bundle("a", '1', &[], &[]).into(), moves("main", None, Some('1'))],
+                vec![
+                    bundle("b", '2', &['1'], &["a"]).into(),
+                    moves("main", Some('1'), Some('2')),
+                ],
+                // On a commit within b, which only `needs` tells.
+                vec![
+                    bundle("c", '3', &['9'], &["b"]).into(),
+                    moves("main", Some('2'), Some('3')),
+                ],
+                vec![
+                    bundle("dead", '4', &['3'], &["c"]).into(),
+                    moves("other", None, Some('4')),
+                ],
+                vec![moves("other", Some('4'), None)],
+                vec![file.clone().into()],
+            ]
+        };
+        assert_eq!(needed(log(), &names, false).unwrap(), ["a", "b", "c"]);
+        // A young message speaks of it.
+        assert_eq!(needed(log(), &names, true).unwrap(), ["a", "b", "c", "file"]);
+        // A handoff may be open: what it names is needed, with what that builds on.
+        let handoff = HandoffPart {
+            next: "look".into(),
+            summary: None,
+            to: None,
+            revises: None,
+            work: None,
+            bundle: Some(id("dead")),
+        };
+        let mut handed_over = log();
+        handed_over.push(vec![handoff.into()]);
+        assert_eq!(needed(handed_over, &names, false).unwrap(), ["a", "b", "c", "dead"]);
+        // A branch that comes back to an old commit.
+        let mut back = log();
+        back.push(vec![moves("main", Some('3'), Some('1'))]);
+        assert_eq!(needed(back, &names, false).unwrap(), ["a"]);
+        // The same tip from somebody else: which of them a reader takes is the reader's to say.
+        let mut twice = log();
+        twice.push(vec![bundle("file", '3', &[], &[]).into()]);
+        assert_eq!(needed(twice, &names, false).unwrap(), ["a", "b", "c", "file"]);
+    }
+
+    #[test]
+    fn what_the_parts_do_not_say_is_not_decided() {
+        let first = || vec![bundle("a", '1', &[], &[]).into(), moves("main", None, Some('1'))];
+        // A branch at a commit that no bundle has as its tip.
+        let within = vec![first(), vec![moves("old", None, Some('7'))]];
+        assert_eq!(needed(within, &["a"], false), None);
+        // A prerequisite that could be in any bundle.
+        let unsaid = vec![
+            first(),
+            vec![
+                bundle("b", '2', &['7'], &[]).into(),
+                moves("main", Some('1'), Some('2')),
+            ],
+        ];
+        assert_eq!(needed(unsaid, &["a"], false), None);
+        // One that its author had from elsewhere.
+        let mut based = bundle("b", '2', &['7'], &[]);
+        based.base_hint = Some(parler_protocol::BaseHint {
+            name: "refs/heads/main".parse().unwrap(),
+            url: None,
+        });
+        let based = vec![first(), vec![based.into(), moves("main", Some('1'), Some('2'))]];
+        assert_eq!(needed(based, &["a", "b"], false).unwrap(), ["b"]);
+        // Another client's bundle, which says nothing of what it brings.
+        let mut silent = bundle("b", '2', &[], &[]);
+        silent.refs.clear();
+        let silent = vec![first(), vec![silent.into()], vec![moves("main", Some('1'), None)]];
+        assert_eq!(needed(silent, &["a", "b"], false).unwrap(), ["b"]);
+        // What its message moved a ref to it brings, whatever its own refs say.
+        let mut elsewhere = bundle("b", '8', &[], &[]);
+        elsewhere.prerequisites.clear();
+        let moved = vec![first(), vec![elsewhere.into(), moves("main", Some('1'), Some('2'))]];
+        assert_eq!(needed(moved, &["a", "b"], false).unwrap(), ["b"]);
+    }
+}
