@@ -21,6 +21,7 @@ mod kinship;
 mod plan;
 mod post;
 mod run;
+mod work;
 
 pub use decision::Refusal;
 pub use deepen::DeepenPolicy;

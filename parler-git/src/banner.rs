@@ -2,7 +2,7 @@
 
 use git_remote_parler::room::Room;
 use parler_client::Client;
-use parler_protocol::{HandoffPart, Message, Part, RefUpdate, RoomName};
+use parler_protocol::{HandoffPart, Message, Part, RefUpdate, RoomName, Seq, Work};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, styled};
 use crate::text::{self, Extent};
-use crate::view::{field, more, ref_change};
+use crate::view::{field, more, ref_change, work_words};
 
 /// A handoff to this agent, with what is known of its bundle.
 #[derive(Debug, Clone)]
@@ -74,6 +74,8 @@ struct BannerJson<'a> {
     summary: Option<&'a str>,
     to: Option<&'a str>,
     bundle: Option<&'a BundleView>,
+    work: Option<&'a Work>,
+    revises: Option<Seq>,
     /// The command that imports the bundle.
     apply: Option<String>,
 }
@@ -95,6 +97,12 @@ impl Banner<'_> {
         }
         if cut {
             out.push_str(&more(self.message));
+        }
+        if let Some(work) = &self.handoff.work {
+            out.push_str(&field("work", &work_words(work)));
+        }
+        if let Some(revised) = self.handoff.revises {
+            out.push_str(&field("revises", &format!("message {revised}")));
         }
         match (&self.bundle, &self.handoff.bundle) {
             (Some(bundle), _) => out.push_str(&field("bundle", &bundle.line())),
@@ -121,6 +129,8 @@ impl Banner<'_> {
             summary: self.handoff.summary.as_deref(),
             to: self.handoff.to.as_deref(),
             bundle: self.bundle.as_ref(),
+            work: self.handoff.work.as_ref(),
+            revises: self.handoff.revises,
             apply: self.apply_command(),
         })
     }

@@ -74,6 +74,18 @@ pub(crate) enum Verb {
     Outbox(Outbox),
     /// Hand over the next action
     Handoff(Handoff),
+    /// Take a handoff up
+    Accept(Receipt),
+    /// Turn a handoff down, and say why
+    Decline(Receipt),
+    /// Say that a handoff is done
+    Done(Receipt),
+    /// Give a handoff up, and say why
+    Fail(Receipt),
+    /// Call my own handoff off
+    Cancel(Receipt),
+    /// Show how far a handoff has come, or wait for it; without a name, list the open ones
+    Status(Status),
     /// Bundle a branch, post it, move the room's ref
     Push(Push),
     /// Take a bundle's or file's bytes out of a room, without importing them
@@ -211,6 +223,39 @@ pub(crate) struct Instruction {
     /// Whose turn it is: an agent's name or role [default: anybody's]
     #[arg(long = "for", value_name = "WHO")]
     pub(crate) to: Option<String>,
+    /// The number of my earlier handoff in whose place this one is
+    #[arg(long, value_name = "N")]
+    pub(crate) revises: Option<String>,
+}
+
+/// What somebody says of a handoff.
+#[derive(Debug, Args)]
+pub(crate) struct Receipt {
+    /// The number of the handoff, or 4 or more digits of the id of the bundle that it is about
+    #[arg(value_name = "N|ID")]
+    pub(crate) what: String,
+    /// What to say with it; - reads it from standard input
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) note: Option<String>,
+    /// The result: a bundle of the room (4 or more digits of its id), or a branch or commit to push with it
+    #[arg(long, value_name = "ID|REV")]
+    pub(crate) bundle: Option<String>,
+    /// Posted again under this key, the same is answered as the first time; for 7 days
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The number of the handoff, or 4 or more digits of the id of the bundle that it is about
+    #[arg(value_name = "N|ID")]
+    pub(crate) what: Option<String>,
+    /// Wait until it is acknowledged, fetched, accepted, done, failed, declined ..
+    #[arg(long, value_name = "STATE")]
+    pub(crate) wait: Option<String>,
+    /// Wait at most so long: 90s, 30m, 24h, 7d [default: for ever]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anstream::ColorChoice;
 use clap::Parser;
 use clap::error::ErrorKind as ClapKind;
+use parler_protocol::TaskStatus;
 use serde_json::json;
 
 use crate::cli::{Cli, HubVerb, Verb};
@@ -31,12 +32,14 @@ mod log;
 mod man;
 mod outbox;
 mod push;
+mod receipts;
 mod recv;
 mod room;
 mod rooms;
 mod roster;
 mod send;
 mod show;
+mod status;
 mod token;
 mod trust;
 mod whoami;
@@ -111,6 +114,12 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Log(args) => log::run(context, &args, output)?,
         Verb::Outbox(args) => outbox::run(context, &args, output)?,
         Verb::Handoff(args) => handoff::run(context, &args, output)?,
+        Verb::Accept(args) => receipts::run(context, TaskStatus::Accepted, &args, output)?,
+        Verb::Decline(args) => receipts::run(context, TaskStatus::Declined, &args, output)?,
+        Verb::Done(args) => receipts::run(context, TaskStatus::Done, &args, output)?,
+        Verb::Fail(args) => receipts::run(context, TaskStatus::Failed, &args, output)?,
+        Verb::Cancel(args) => receipts::run(context, TaskStatus::Cancelled, &args, output)?,
+        Verb::Status(args) => status::run(context, &args, output)?,
         Verb::Push(args) => push::run(context, &args, output)?,
         Verb::Fetch(args) => fetch::run(context, &args, output)?,
         Verb::Apply(args) => apply::run(context, &args, output)?,

@@ -44,6 +44,11 @@ impl Reference {
         })
     }
 
+    /// As it was typed.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     fn unknown(&self, where_: &str) -> Error {
         let what = match (&self.number, &self.prefix) {
             (Some(_), None) => "message",

@@ -13,14 +13,16 @@ use git_remote_parler::room_state::RoomState;
 use git_remote_parler::session::Policy;
 use parler_client::Client;
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
-use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName};
+use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName, Seq};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
+use crate::handoffs::Ledger;
 use crate::hubs::HubChoice;
 use crate::input::text_of;
 use crate::output::Output;
+use crate::room_log::read_message;
 use crate::text;
 use crate::view::{field, ref_change};
 
@@ -176,6 +178,7 @@ pub(crate) struct Instruction {
     pub(crate) next: String,
     pub(crate) summary: Option<String>,
     pub(crate) to: Option<String>,
+    pub(crate) revises: Option<Seq>,
 }
 
 impl Instruction {
@@ -192,10 +195,12 @@ impl Instruction {
             })?;
         }
         let to = options.to.as_ref().map(|to| to.trim().to_owned());
+        let revises = options.revises.as_deref().map(parse_revised).transpose()?;
         Ok(Self {
             next,
             summary: summary.transpose()?,
             to,
+            revises,
         })
     }
 
@@ -206,7 +211,37 @@ impl Instruction {
             summary: self.summary.clone(),
             to: self.to.clone(),
             bundle,
+            revises: self.revises,
             ..HandoffPart::default()
+        }
+    }
+
+    /// Refuses to revise what is no handoff of this agent: nobody would take it for a revision.
+    pub(crate) fn check_revised(&self, context: &Context, client: &Client, room: &RoomName) -> Result<()> {
+        let Some(revised) = self.revises else { return Ok(()) };
+        let hub = client.hub_id()?;
+        let mut entry = read_message(client, &hub, room, revised)?;
+        if let Some(entry) = &mut entry {
+            let before = Seq::new(revised.get().saturating_sub(1));
+            let (trust, me) = (context.trust(), client.identity());
+            trust.read_on(&hub, room, me, before, std::slice::from_mut(entry));
+        }
+        let ledger = Ledger::of(&entry);
+        match ledger.handoff(revised) {
+            Some(handoff) if handoff.is_by(client.identity()) => Ok(()),
+            Some(handoff) => {
+                let name = text::name(&handoff.from.name);
+                Err(Error::new(
+                    ErrorKind::Refused,
+                    format_args!("message {revised} is a handoff of {name}, not yours"),
+                )
+                .then("leave out --revises"))
+            }
+            None => Err(Error::new(
+                ErrorKind::NotFound,
+                format_args!("message {revised} of room '{room}' is no handoff"),
+            )
+            .then("git parler status")),
         }
     }
 
@@ -214,6 +249,13 @@ impl Instruction {
     pub(crate) fn addressee(&self) -> String {
         self.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name)
     }
+}
+
+fn parse_revised(text: &str) -> Result<Seq> {
+    let number = text.parse().ok().filter(|number| *number != Seq::ZERO);
+    number.ok_or_else(|| {
+        Error::usage(format_args!("--revises '{text}' is not the number of a message")).then("git parler status")
+    })
 }
 
 /// The room that is pushed to, and by whom.
@@ -462,6 +504,7 @@ mod tests {
         let to = |to: &str| crate::cli::Instruction {
             summary: None,
             to: Some(to.to_owned()),
+            revises: None,
         };
         assert_eq!(Instruction::new("x", &to(" bob ")).unwrap().to.as_deref(), Some("bob"));
         for bad in ["", " ", "a\nb", "a\u{202e}"] {

@@ -2,7 +2,7 @@
 //! to be believed to one line.
 
 use git_remote_parler::repository::Repository;
-use parler_protocol::{AgentId, Message, Part, RefUpdate, Verdict};
+use parler_protocol::{AgentId, Message, Part, RefUpdate, Verdict, Work};
 
 use crate::bundles::BundleView;
 use crate::log_entry::{LogEntry, NO_LONGER_KEPT, describe};
@@ -93,6 +93,12 @@ fn render_parts(parts: &[Part], repository: Option<&Repository>, extent: Extent,
                 if let Some(bundle) = &part.bundle {
                     out.push_str(&field("about", &format!("bundle {}", bundle.short())));
                 }
+                if let Some(work) = &part.work {
+                    out.push_str(&field("work", &work_words(work)));
+                }
+                if let Some(revised) = part.revises {
+                    out.push_str(&field("revises", &format!("message {revised}")));
+                }
             }
             Part::Bundle(part) => {
                 let view = BundleView::of(part, repository);
@@ -154,6 +160,23 @@ fn new_key(message: &Message, of: &str, accept: Option<&str>) -> String {
 /// The beginning of a key, as it is shown.
 pub(crate) fn short_key(key: &AgentId) -> String {
     key.to_string().chars().take(SHORT_KEY_CHARS).collect()
+}
+
+/// What a handoff brings, as its author's program counted it:
+/// `3 commits, 12 files, +340 -25 on origin/main; sender's tree had uncommitted changes`.
+pub(crate) fn work_words(work: &Work) -> String {
+    let (commits, files) = (text::count(work.commits, "commit"), text::count(work.files, "file"));
+    let base = work.base.as_deref().map(|base| format!(" on {}", text::name(base)));
+    let dirty = match work.dirty {
+        Some(true) => "; sender's tree had uncommitted changes",
+        _ => "",
+    };
+    format!(
+        "{commits}, {files}, +{} -{}{}{dirty}",
+        work.insertions,
+        work.deletions,
+        base.unwrap_or_default()
+    )
 }
 
 /// One moved ref: `refs/heads/feature 1a2b..3c4d`.

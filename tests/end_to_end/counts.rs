@@ -47,6 +47,24 @@ fn an_ordinary_push_is_two_requests_and_at_most_two_children() {
     assert!((1..=2).contains(&children.len()), "{children:#?}");
 }
 
+/// What a handoff brings is counted by one child, and whether the work tree is clean by another. A note counts nothing.
+#[test]
+fn a_push_with_a_handoff_has_two_children_more() {
+    let world = world();
+    let Counted { work, bobs: _, counter } = counted(&world);
+    work.commit("b.txt", "two\n");
+    let (requests, children) = cost(&work, &counter, "push --quiet -o next=look team HEAD:refs/heads/try");
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    assert!((3..=4).contains(&children.len()), "{children:#?}");
+    for name in ["diff-tree", "status"] {
+        let of_name = children.iter().filter(|child| child.contains(name));
+        assert_eq!(of_name.count(), 1, "{children:#?}");
+    }
+    work.commit("c.txt", "three\n");
+    let (_, children) = cost(&work, &counter, "push --quiet -o note=look team HEAD:refs/heads/try");
+    assert!((1..=2).contains(&children.len()), "{children:#?}");
+}
+
 #[test]
 fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
     let world = world();

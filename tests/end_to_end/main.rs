@@ -20,6 +20,7 @@ mod fetches_interrupted;
 mod fetching;
 mod files;
 mod forgotten_modules;
+mod handoff_life;
 mod hostile_bundles;
 mod hub_server;
 mod identity;

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
 use parler_protocol::api::Posted;
-use parler_protocol::{BundleId, Oid, RefName, RefUpdate};
+use parler_protocol::{BundleId, Oid, Part, RefName, RefUpdate, Work};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::deepen::{DeepenPolicy, bring_history};
 use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
 use super::post::Packed;
+use super::work;
 use super::{
     CutOff, Force, PushError, PushReport, PushRequest, PushedBundle, Pusher, RefChange, RefOutcome, RefReport, Refusal,
     RoomLookup,
@@ -62,6 +63,7 @@ pub(super) fn push(
         outcomes: HashMap::new(),
         moves: Vec::new(),
         named: Vec::new(),
+        work: None,
     };
     push.decide()?;
     push.refuse_directory_conflicts();
@@ -88,6 +90,8 @@ struct Push<'a, 'r> {
     moves: Vec<Move>,
     /// Refs that are up to date and wanted in a bundle.
     named: Vec<Tip>,
+    /// What a handoff that rides along brings.
+    work: Option<Work>,
 }
 
 impl Push<'_, '_> {
@@ -276,6 +280,7 @@ impl Push<'_, '_> {
             self.moved();
             return Ok(());
         }
+        self.work = self.count_work(&plan, &tips);
         let packed = self.pack(&plan)?;
         if self.must_create {
             self.make_room()?;
@@ -353,6 +358,41 @@ impl Push<'_, '_> {
             bundle,
             summary.filter(|summary| !summary.is_empty()),
         )))
+    }
+
+    /// What the handoff brings that rides along. Nothing is counted where none does, and nothing where several branches
+    /// come at once: one difference cannot be of all of them.
+    fn count_work(&self, plan: &Plan, tips: &[Tip]) -> Option<Work> {
+        let parts = self.request.extra?(None);
+        if !parts.iter().any(|part| matches!(part, Part::Handoff(_))) {
+            return None;
+        }
+        let known = || {
+            self.state()
+                .bundle(self.report.bundle_id.as_ref()?)
+                .map(|bundle| &bundle.part)
+        };
+        let (tips, prerequisites, commits, base) = match &plan.bundle {
+            Some(bundle) => {
+                let base = bundle.base.as_ref().map(|base| base.label.clone());
+                let tips: Vec<Oid> = tips.iter().map(|tip| tip.commit).collect();
+                (tips, &bundle.header.prerequisites, bundle.commits, base)
+            }
+            // The room has it from before.
+            None => {
+                let part = known()?;
+                let tips: Vec<Oid> = part.refs.iter().map(|tip| tip.oid).collect();
+                (tips, &part.prerequisites, part.commits?, part.base.clone())
+            }
+        };
+        let tip = tips.first().filter(|first| tips.iter().all(|tip| tip == *first))?;
+        // Inside the room the base is where a ref of it was.
+        let base = base.or_else(|| {
+            let mut refs = self.state().refs().iter();
+            let (name, _) = refs.find(|(_, found)| prerequisites.contains(&found.oid))?;
+            Some(name.branch().unwrap_or(name.as_str()).to_owned())
+        });
+        work::count(self.repository(), tip, prerequisites, commits, base)
     }
 
     fn refuse_all(&mut self, why: &Refusal) {

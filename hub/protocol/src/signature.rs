@@ -247,7 +247,8 @@ fn verify_seen(message: &Message, hub: &HubId) -> Result<bool, VerifyError> {
 
 /// What two requests under one idempotency key must agree on: whom the message mentions, what it answers, and the parts
 /// without signature and `seen`, a bundle reduced to refs, prerequisites and object format, because packing the same
-/// objects again may give other bytes.
+/// objects again may give other bytes, and a handoff without what its author's program counted, which changes with the
+/// work tree.
 pub fn retry_digest(parts: &[Value], mentions: &[String], reply_to: Option<MessageId>) -> [u8; 32] {
     let own_bundles: Vec<&Value> = parts
         .iter()
@@ -265,9 +266,19 @@ pub fn retry_digest(parts: &[Value], mentions: &[String], reply_to: Option<Messa
                 "prerequisites": part["prerequisites"],
                 "objectFormat": part["objectFormat"],
             }),
-            Some(part_kind::HANDOFF) if own_bundles.contains(&&part["bundle"]) => {
+            Some(part_kind::HANDOFF) => {
                 let mut part = part.clone();
-                part["bundle"] = json!("own");
+                if own_bundles.contains(&&part["bundle"]) {
+                    part["bundle"] = json!("own");
+                }
+                if let Some(part) = part.as_object_mut() {
+                    part.remove("work");
+                }
+                part
+            }
+            Some(part_kind::TASK) if own_bundles.contains(&&part["result"]) => {
+                let mut part = part.clone();
+                part["result"] = json!("own");
                 part
             }
             _ => part.clone(),
@@ -421,6 +432,20 @@ mod tests {
         let digest = |parts: &[Value]| retry_digest(parts, &[], None);
         assert_eq!(digest(&parts(b"one", 'a')), digest(&parts(b"two", 'a')));
         assert_ne!(digest(&parts(b"one", 'a')), digest(&parts(b"one", 'b')));
+        // Nor is a result that was packed again, or another word on the work tree; another instruction is.
+        let with = |bundle: &[u8], part: Value| {
+            let mut parts = parts(bundle, 'a');
+            parts.push(part);
+            digest(&parts)
+        };
+        let result =
+            |bundle: &[u8]| json!({"kind": "com.parler.task", "status": "done", "result": BundleId::of(bundle)});
+        assert_eq!(with(b"one", result(b"one")), with(b"two", result(b"two")));
+        assert_ne!(with(b"one", result(b"one")), with(b"one", result(b"two")));
+        let next =
+            |next: &str, dirty: bool| json!({"kind": "com.parler.handoff", "next": next, "work": {"dirty": dirty}});
+        assert_eq!(with(b"one", next("x", true)), with(b"one", next("x", false)));
+        assert_ne!(with(b"one", next("x", true)), with(b"one", next("y", true)));
         let one = parts(b"one", 'a');
         assert_ne!(retry_digest(&one, &["bob".into()], None), digest(&one));
         assert_ne!(retry_digest(&one, &[], Some(MessageId::generate())), digest(&one));

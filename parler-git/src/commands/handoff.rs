@@ -18,7 +18,7 @@ use crate::posting::{Place, mentions, parse_key, post, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, local_name, parse_change, push, push_policy};
 
 /// What a handoff is about.
-enum Subject {
+pub(super) enum Subject {
     Nothing,
     /// A bundle that the room holds.
     Bundle(BundleId),
@@ -44,6 +44,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     context.require_sent()?;
+    instruction.check_revised(context, &client, &room)?;
     let subject = match &args.bundle {
         Some(named) => find_subject(context, &client, &room, named)?,
         None => Subject::Nothing,
@@ -125,7 +126,7 @@ fn queued_bundle(context: &Context, room: &RoomName, named: Option<&str>) -> Res
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.
-fn find_subject(context: &Context, client: &Client, room: &RoomName, named: &str) -> Result<Subject> {
+pub(super) fn find_subject(context: &Context, client: &Client, room: &RoomName, named: &str) -> Result<Subject> {
     let reference = Reference::parse(named).and_then(|reference| reference.prefix);
     let local = match context.repository_if_any() {
         Some(repository) => local_name(repository, named)?,

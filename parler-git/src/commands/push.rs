@@ -29,9 +29,13 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
     };
     let instruction = match &args.next {
         Some(next) => Some(Instruction::new(next, &args.instruction)?),
-        None if args.instruction.summary.is_some() || args.instruction.to.is_some() => {
+        None if args.instruction.summary.is_some()
+            || args.instruction.to.is_some()
+            || args.instruction.revises.is_some() =>
+        {
             return Err(
-                Error::usage("--summary and --for say more about --next, which is not there").then("add --next TEXT"),
+                Error::usage("--summary, --for and --revises say more about --next, which is not there")
+                    .then("add --next TEXT"),
             );
         }
         None => None,
@@ -42,6 +46,9 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     context.require_sent()?;
+    if let Some(instruction) = &instruction {
+        instruction.check_revised(context, &client, &room)?;
+    }
     let policy = push_policy(repository, &hub, args.base.as_deref())?;
     let mut lookup = RoomLookup::Unread;
     if args.delete {

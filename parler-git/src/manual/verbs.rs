@@ -6,10 +6,15 @@ use super::markup::Section;
 /// The verbs that have an entry here.
 #[cfg(test)]
 pub(super) const NAMES: &[&str] = &[
+    "accept",
     "apply",
+    "cancel",
     "completion",
     "connect",
+    "decline",
     "doctor",
+    "done",
+    "fail",
     "fetch",
     "handoff",
     "hub",
@@ -23,11 +28,13 @@ pub(super) const NAMES: &[&str] = &[
     "recv",
     "send",
     "show",
+    "status",
 ];
 
 /// The sections of a verb's page, DESCRIPTION first.
 pub(super) fn sections(verb: &str) -> &'static [Section] {
     match verb {
+        "accept" | "cancel" | "decline" | "done" | "fail" => RECEIPT,
         "apply" => APPLY,
         "completion" => COMPLETION,
         "connect" => CONNECT,
@@ -45,6 +52,7 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "recv" => RECV,
         "send" => SEND,
         "show" => SHOW,
+        "status" => STATUS,
         _ => &[],
     }
 }
@@ -313,6 +321,32 @@ const PUSH: &[Section] = &[
     ),
 ];
 
+const RECEIPT: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "`accept`, `decline`, `done` and `fail` say of a handoff how it stands, in a signed message; `cancel` is for its \
+                 author. It is named by its number, or by the id of the bundle that it is about. `decline` and `fail` say \
+                 why, with `--note`. `--bundle` is the result: a bundle of the room, or a branch or commit, which is pushed \
+                 in the same message.",
+            ),
+            Text(
+                "Only those whom a handoff is for may answer it. The newest word counts, but a `decline` takes back one's own \
+                 acceptance and not another's. An `accept` takes up again what was done, failed or declined.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler accept 42 --room feature\n\
+             git parler done 42 --room feature --bundle fix --note \"two blockers fixed\"\n\
+             git parler decline 42 --room feature --note \"no time before friday\"",
+        )],
+    ),
+];
+
 const RECV: &[Section] = &[
     (
         "DESCRIPTION",
@@ -394,3 +428,34 @@ const SHOW: &[Section] = &[(
         ),
     ],
 )];
+
+const STATUS: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Shows how far a handoff has come: stored, acknowledged and fetched by those it is for, as the hub knows it; \
+                 then every word that was said of it, and what would tell its addressees of a message. Without a name it \
+                 lists the open handoffs of the room, to this agent and from it. Acknowledges nothing.",
+            ),
+            Text(
+                "`--wait` ends when the state is reached: `stored`, `acknowledged`, `fetched`, `accepted`, `working`, `awaiting`, \
+                 `done`, `failed`, `declined` or `cancelled`. It waits for ever unless there is a `--timeout`.",
+            ),
+        ],
+    ),
+    (
+        "EXIT STATUS",
+        &[Text(
+            "0 where it was shown or the state was reached, 1 where it came to another end, 3 where there is no such handoff or \
+             the time was over before.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler status --room feature\n\
+             git parler status 42 --room feature --wait done --timeout 2h",
+        )],
+    ),
+];

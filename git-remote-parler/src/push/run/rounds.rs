@@ -2,7 +2,9 @@
 //! an update again with another old value.
 
 use parler_client::{Attachment, ClientError};
-use parler_protocol::{BundleId, Draft, ErrorCode, Oid, Problem, RefConflict, RefName, RefUpdate, RefsPart};
+use parler_protocol::{
+    BundleId, Draft, ErrorCode, HandoffPart, Oid, Part, Problem, RefConflict, RefName, RefUpdate, RefsPart,
+};
 
 use super::{Push, relation};
 use crate::push::decision::Relation;
@@ -113,7 +115,13 @@ impl Push<'_, '_> {
             );
         }
         if let Some(extra) = self.request.extra {
-            parts.extend(extra(id));
+            parts.extend(extra(id).into_iter().map(|part| match part {
+                Part::Handoff(handoff) => Part::Handoff(HandoffPart {
+                    work: handoff.work.or_else(|| self.work.clone()),
+                    ..handoff
+                }),
+                part => part,
+            }));
         }
         let mut draft = Draft::new(parts);
         draft.mentions = self.request.mentions.clone();

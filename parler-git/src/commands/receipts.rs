@@ -1,0 +1,213 @@
+//! `git parler accept`, `decline`, `done`, `fail` and `cancel`: a signed receipt for a handoff, which says how it stands
+//! from now on. With a result, that is a bundle of the room, or a branch or commit that is pushed in the same message.
+
+use git_remote_parler::push::{LooseTip, PushReport, PushRequest, RoomLookup};
+use git_remote_parler::signing::sign_for_room;
+use parler_client::Client;
+use parler_protocol::{BundleId, BundleRefName, Draft, Part, Seq, TaskPart, TaskStatus};
+use serde_json::json;
+
+use super::handoff::{Subject, find_subject};
+use crate::cli::Receipt;
+use crate::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::handoffs::Handoff;
+use crate::input::text_of;
+use crate::naming::Reference;
+use crate::output::Output;
+use crate::posting::{mentions, parse_key};
+use crate::pushing::{Destination, parse_change, push, push_policy};
+use crate::room_handoffs::{RoomHandoffs, addressee, find_handoff};
+use crate::room_log::in_room;
+use crate::text;
+
+pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output: &mut Output) -> Result<()> {
+    let verb = verb(status);
+    let reference = Reference::require(&args.what)?;
+    let note = args.note.as_deref().map(|note| text_of("--note", note)).transpose()?;
+    if matches!(status, TaskStatus::Declined | TaskStatus::Failed) && note.is_none() {
+        return Err(Error::usage(format_args!("{verb} says why")).then("add --note TEXT"));
+    }
+    let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
+    let hub = context.hub()?;
+    let (agent, _) = context.agent()?;
+    let client = context.client_of(&hub, agent.identity)?;
+    context.require_sent()?;
+    let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
+    output.warn(&context.trust().warnings());
+    let handoff = handoffs.get(seq)?;
+    may_answer(&client, handoff, status)?;
+    let subject = match &args.bundle {
+        Some(named) => find_subject(context, &client, &handoffs.room, named)?,
+        None => Subject::Nothing,
+    };
+    let part = |result: Option<BundleId>| TaskPart {
+        status,
+        task: Some(handoff.id.to_string()),
+        note: note.clone(),
+        result,
+        tokens: None,
+        elapsed_ms: None,
+    };
+    let change = match subject {
+        Subject::Nothing => return answer(&client, &handoffs, handoff, part(None), key, output),
+        Subject::Bundle(id) => return answer(&client, &handoffs, handoff, part(Some(id)), key, output),
+        Subject::Ref(name) => PushRequest {
+            changes: vec![parse_change(context.repository()?, &name)?],
+            ..PushRequest::default()
+        },
+        Subject::Commit(revision) => PushRequest {
+            loose: vec![LooseTip {
+                name: BundleRefName::Head,
+                revision,
+            }],
+            ..PushRequest::default()
+        },
+    };
+    let policy = push_policy(context.repository()?, &hub, None)?;
+    let extra = |bundle: Option<BundleId>| -> Vec<Part> { vec![part(bundle).into()] };
+    let request = PushRequest {
+        extra: Some(&extra),
+        mentions: mentions([handoff.from.name.as_str()]),
+        reply_to: Some(handoff.id),
+        name_every_tip: true,
+        key,
+        ..change
+    };
+    let headline = |report: &PushReport| {
+        let number = report.posted.as_ref().map(|posted| posted.seq).unwrap_or_default();
+        told(status, seq, number, &report.room)
+    };
+    let destination = Destination {
+        client: &client,
+        room: &handoffs.room,
+        policy: &policy,
+        lookup: RoomLookup::Unread,
+    };
+    push(context, destination, &request, headline, output)
+}
+
+/// The verb that says this.
+const fn verb(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Declined => "decline",
+        TaskStatus::Done => "done",
+        TaskStatus::Failed => "fail",
+        TaskStatus::Cancelled => "cancel",
+        _ => "accept",
+    }
+}
+
+/// Refuses what would not count, and says why.
+fn may_answer(client: &Client, handoff: &Handoff, status: TaskStatus) -> Result<()> {
+    let (me, seq) = (client.identity(), handoff.seq);
+    let refused = |what: String| Error::new(ErrorKind::Refused, what);
+    let show = format!("git parler show {seq}");
+    if status == TaskStatus::Cancelled {
+        return match handoff.is_by(me) {
+            true => Ok(()),
+            false => Err(refused(format!(
+                "message {seq} is {}'s to call off",
+                text::name(&handoff.from.name)
+            ))
+            .then(format!("git parler decline {seq} --note TEXT"))),
+        };
+    }
+    if handoff.is_by(me) {
+        return Err(
+            refused(format!("message {seq} is your own handoff, for {}", addressee(handoff)))
+                .then(format!("git parler status {seq}")),
+        );
+    }
+    if !handoff.is_for(me) {
+        let own = text::name_and_role(me.name.as_str(), me.role.as_ref().map(|role| role.as_str()));
+        return Err(refused(format!(
+            "message {seq} is for {}, and you are {own}",
+            addressee(handoff)
+        ))
+        .then(show));
+    }
+    if !handoff.leads {
+        let name = text::name(&handoff.from.name);
+        return Err(refused(format!(
+            "message {seq} is under the name {name} and a key that is new to it"
+        ))
+        .then(show));
+    }
+    if let Some(later) = handoff.superseded_by {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format_args!("message {seq} was revised by its author"),
+        )
+        .then(format!("git parler show {later}")));
+    }
+    match handoff.holder() {
+        Some(held) if held.part.status == TaskStatus::Cancelled => Err(Error::new(
+            ErrorKind::Conflict,
+            format_args!("message {seq} was called off by {}", text::name(&held.from.name)),
+        )
+        .then(show)),
+        _ => Ok(()),
+    }
+}
+
+fn told(status: TaskStatus, handoff: Seq, number: Seq, room: &parler_protocol::RoomName) -> String {
+    format!("{} message {handoff} of '{room}', as message {number}", past(status))
+}
+
+/// What was done, in words.
+const fn past(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Done => "finished",
+        TaskStatus::Failed => "gave up",
+        TaskStatus::Cancelled => "called off",
+        TaskStatus::Declined => "declined",
+        _ => "accepted",
+    }
+}
+
+/// Posts the receipt alone. One that says what the newest of this agent says is not posted again.
+fn answer(
+    client: &Client,
+    handoffs: &RoomHandoffs<'_>,
+    handoff: &Handoff,
+    part: TaskPart,
+    key: Option<&str>,
+    output: &mut Output,
+) -> Result<()> {
+    let status = part.status;
+    let json = |seq: Seq, id: Option<parler_protocol::MessageId>, is_new: bool| {
+        json!({
+            "room": handoffs.room, "seq": seq, "id": id, "handoff": handoff.seq, "task": handoff.id,
+            "status": status, "result": part.result, "repeated": !is_new,
+        })
+    };
+    let me = client.identity().key.id();
+    if let Some(last) = handoff.last_of(&me)
+        && handoff.holder().is_some_and(|held| held.seq == last.seq)
+        && (last.part.status, &last.part.note, last.part.result) == (status, &part.note, part.result)
+    {
+        let line = told(status, handoff.seq, last.seq, &handoffs.room);
+        return output.either(&format!("{line}, before"), &json(last.seq, Some(last.id), false));
+    }
+    if let Some(held) = handoff.holder().filter(|held| held.from.id != me) {
+        output.remark(&format!(
+            "{} has said {} in message {}",
+            text::name(&held.from.name),
+            held.part.status.as_str(),
+            held.seq
+        ));
+    }
+    let mut draft = Draft::new(vec![part.clone().into()]);
+    draft.mentions = mentions([handoff.from.name.as_str()]);
+    draft.reply_to = Some(handoff.id);
+    let room = &handoffs.room;
+    let signed = sign_for_room(client, &client.hub_id()?, room, &handoffs.head, &draft);
+    let posted = client
+        .post(room, &signed, key, None)
+        .map_err(|error| in_room(room, error))?;
+    output.either(
+        &told(status, handoff.seq, posted.seq, &posted.room),
+        &json(posted.seq, Some(posted.id), true),
+    )
+}

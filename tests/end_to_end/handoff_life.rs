@@ -1,0 +1,462 @@
+//! The life of a handoff: two agents in two work trees hand a branch back and forth, and each step is told as it is taken.
+
+use std::ffi::OsString;
+
+use parler_harness::{Agent, Repository, World};
+use serde_json::Value;
+
+use super::{hub_server, world};
+
+/// Two work trees of one repository, an agent in each.
+struct Desk<'w> {
+    alices: Repository<'w>,
+    bobs: Repository<'w>,
+    alice: Agent<'w>,
+    bob: Agent<'w>,
+}
+
+impl<'w> Desk<'w> {
+    fn new(world: &'w World) -> Self {
+        let alices = world.clone_of(&world.origin(), "desk");
+        alices.git("worktree add --quiet --detach ../bobs").success();
+        let bobs = world.repository(world.path().join("bobs"));
+        let (alice, bob) = (alices.user(), bobs.user());
+        alice.parler("connect --as alice --role planner").success();
+        bob.parler("connect --as bob --role reviewer").success();
+        alices.git("config parler.room try").success();
+        alices.git("remote add team parler::room/try").success();
+        alices.git("switch --quiet -c feature").success();
+        Self {
+            alices,
+            bobs,
+            alice,
+            bob,
+        }
+    }
+}
+
+fn arguments(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(Into::into).collect()
+}
+
+/// Posts a handoff without code, and gives its number.
+fn hand_over(agent: &Agent<'_>, options: &str) -> String {
+    let mut words = vec!["handoff", "--json", "--next", "look at it"];
+    words.extend(options.split_whitespace());
+    let posted = agent.parler(arguments(&words)).success().json();
+    posted["seq"].to_string()
+}
+
+fn status(agent: &Agent<'_>, number: &str) -> Value {
+    agent.parler(["status", number, "--json"]).success().json()
+}
+
+/// The one reader that the handoff is for.
+fn addressed(ladder: &Value) -> Value {
+    let readers = ladder["readers"].as_array().unwrap();
+    let mut those = readers.iter().filter(|reader| reader["addressed"] == true);
+    let one = those.next().unwrap_or_else(|| panic!("nobody: {ladder:#}")).clone();
+    assert!(those.next().is_none(), "{ladder:#}");
+    one
+}
+
+/// What was said of it, in order.
+fn said(ladder: &Value) -> Vec<&str> {
+    let receipts = ladder["receipts"].as_array().unwrap();
+    receipts
+        .iter()
+        .map(|receipt| receipt["status"].as_str().unwrap())
+        .collect()
+}
+
+/// The number of the one open handoff from this agent.
+#[track_caller]
+fn only_open(agent: &Agent<'_>) -> String {
+    let open = agent.parler("status --json").success().json();
+    let mine = open["fromMe"].as_array().unwrap();
+    assert_eq!(mine.len(), 1, "{open:#}");
+    mine[0]["seq"].to_string()
+}
+
+/// One turn: `from` pushes with a handoff, `to` takes it through every step, and `from` sees each as it is taken.
+fn turn(from: (&Agent<'_>, &Repository<'_>), to: (&Agent<'_>, &Repository<'_>), name: &str, round: usize) -> String {
+    let ((giver, tree), (taker, other)) = (from, to);
+    let tip = tree.commit(&format!("for-{name}-{round}.txt"), &format!("round {round}\n"));
+    let (next, whom) = (format!("next=look at round {round}"), format!("for={name}"));
+    let push = [
+        "push",
+        "-o",
+        &whom,
+        "-o",
+        &next,
+        "-o",
+        "summary=tests green",
+        "team",
+        "HEAD:refs/heads/feature",
+    ];
+    tree.git(push).success().warns("handed over to");
+    let number = only_open(giver);
+
+    let stored = status(giver, &number);
+    assert_eq!((&stored["state"], &stored["by"]), (&"open".into(), &Value::Null));
+    let reader = addressed(&stored);
+    assert_eq!(reader["name"], name);
+    assert_eq!(
+        (&reader["acknowledged"], &reader["fetched"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(stored["work"]["commits"], 1, "{stored:#}");
+    assert_eq!(
+        (&stored["work"]["files"], &stored["work"]["insertions"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(stored["work"]["dirty"], false);
+
+    let wait = |step: &str| giver.start_parler(["status", &number, "--wait", step, "--timeout", "1h", "--json"]);
+    let [acknowledged, fetched, accepted, done] = ["acknowledged", "fetched", "accepted", "done"].map(wait);
+
+    let recv = taker.parler("recv").success();
+    assert!(recv.out().starts_with("HANDOFF TO YOU from "), "{recv:?}");
+    recv.says(&format!("look at round {round}"))
+        .says("work:    1 commit, 1 file, +1 -0");
+    let told = acknowledged.wait().success().json();
+    assert_eq!(addressed(&told)["acknowledged"], true, "{told:#}");
+    assert_eq!((&told["state"], said(&told).len()), (&"open".into(), 0));
+
+    let applied = taker.parler(["apply", &number, "--json"]).success().json();
+    assert_eq!(applied["oid"], tip);
+    let told = fetched.wait().success().json();
+    assert_eq!(addressed(&told)["fetched"], true, "{told:#}");
+    assert!(addressed(&told)["fetchedAt"].is_i64());
+
+    taker
+        .parler(["accept", &number])
+        .success()
+        .says(&format!("accepted message {number}"));
+    let told = accepted.wait().success().json();
+    assert_eq!(
+        (&told["state"], &told["by"]["name"]),
+        (&"accepted".into(), &name.into())
+    );
+    assert_eq!(said(&told), ["accepted"]);
+    other
+        .git(["merge", "--quiet", "--ff-only", applied["ref"].as_str().unwrap()])
+        .success();
+    assert_eq!(other.rev("HEAD"), tip);
+
+    taker.parler(["done", &number, "--note", "merged"]).success();
+    let told = done.wait().success().json();
+    assert_eq!((&told["state"], &told["reached"]), (&"done".into(), &true.into()));
+    assert_eq!(said(&told), ["accepted", "done"]);
+    assert_eq!(told["receipts"][1]["note"], "merged");
+    assert_eq!(
+        giver.parler("status --json").success().json()["fromMe"],
+        serde_json::json!([])
+    );
+    number
+}
+
+#[test]
+fn a_branch_goes_back_and_forth_three_times_and_every_step_is_told() {
+    let world = world();
+    let desk = Desk::new(&world);
+    // The taker has to be in the room before it can be a reader.
+    desk.alice.parler("invite --group try").success();
+    desk.bob.parler("recv").success();
+    desk.bobs.git("switch --quiet --detach feature").success();
+    let mut numbers = Vec::new();
+    for round in 1..=3 {
+        numbers.push(turn((&desk.alice, &desk.alices), (&desk.bob, &desk.bobs), "bob", round));
+        numbers.push(turn(
+            (&desk.bob, &desk.bobs),
+            (&desk.alice, &desk.alices),
+            "alice",
+            round,
+        ));
+    }
+    // The first is as it was told then: what came to its end is not revised by the next push of the branch.
+    let first = status(&desk.alice, &numbers[0]);
+    assert_eq!(
+        (&first["state"], &first["supersededBy"]),
+        (&"done".into(), &Value::Null)
+    );
+    let shown = desk.alice.parler(["status", &numbers[0]]).success();
+    shown.says("handoff to bob from alice (planner) · done");
+    shown
+        .says("acknowledged: bob")
+        .says("fetched:      bob ")
+        .says("accepted:     bob (reviewer) ");
+    shown
+        .says(": merged")
+        .says("wake:         bob (reviewer): none: will see it at its next recv");
+    assert_eq!(desk.alices.rev("HEAD"), desk.bobs.rev("HEAD"));
+    assert_eq!(
+        desk.alices.git("log --format=%s").success().out().lines().count(),
+        3 + 6
+    );
+}
+
+/// The wait for another end goes on over the steps between, and what it tells is how things were when it ended.
+#[test]
+fn a_wait_ends_with_the_step_or_with_another_end() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let (alice, bob) = (world.stranger("alice").on(&hub), world.stranger("bob").on(&hub));
+    let code = alice.parler("invite --group try").success().word().to_owned();
+    bob.parler(["join", &code]).success();
+    let (alice, bob) = (alice.with("PARLER_ROOM", "try"), bob.with("PARLER_ROOM", "try"));
+    let number = hand_over(&alice, "--for bob");
+    let done = alice.start_parler(["status", &number, "--wait", "done", "--json"]);
+    let accepted = alice.start_parler(["status", &number, "--wait", "accepted", "--json"]);
+    bob.parler(["accept", &number]).success();
+    assert_eq!(said(&accepted.wait().success().json()), ["accepted"]);
+    // The hub goes away and comes back: the wait goes on.
+    hub.kill();
+    hub.restart();
+    bob.parler(["fail", &number, "--note", "no compiler here"]).success();
+    let ended = done.wait().code(1);
+    assert!(ended.one_error_line().contains("is failed, not done"), "{ended:?}");
+    let told = ended.json();
+    assert_eq!(
+        (said(&told), &told["reached"]),
+        (vec!["accepted", "failed"], &false.into())
+    );
+
+    // A later accept takes it up again.
+    bob.parler(["accept", &number]).success();
+    bob.parler(["done", &number]).success();
+    alice
+        .parler(["status", &number, "--wait", "accepted"])
+        .success()
+        .says("· done");
+    assert_eq!(said(&status(&alice, &number)).len(), 4);
+
+    let open = hand_over(&alice, "--for bob");
+    alice
+        .parler(["status", &open, "--wait", "done", "--timeout", "1s"])
+        .code(3)
+        .warns("is not done yet");
+    bob.parler(["decline", &open, "--note", "no time"]).success();
+    alice
+        .parler(["status", &open, "--wait", "done"])
+        .code(1)
+        .says("declined:     bob ")
+        .says(": no time");
+    alice.parler(["status", &open, "--wait", "declined"]).success();
+    let revised = hand_over(&alice, "--for bob");
+    let waits = alice.start_parler(["status", &revised, "--wait", "done"]);
+    let newer = hand_over(&alice, &format!("--for bob --revises {revised}"));
+    let ended = waits.wait().code(1);
+    assert!(
+        ended.one_error_line().ends_with(&format!("git parler status {newer}")),
+        "{ended:?}"
+    );
+
+    // Who watches is woken.
+    let watch = bob.start_parler("recv --watch");
+    watch.wait_for_output(|output| output.contains(&format!("message {newer}")));
+    alice
+        .parler(["status", &newer])
+        .success()
+        .says("bob: watching now (recv --watch)");
+    super::watching::interrupt(watch);
+    for (words, code) in [
+        (&["status", "99"] as &[&str], 3),
+        (&["status", "abcd"], 3),
+        (&["status", "x"], 2),
+        (&["status", "0"], 2),
+        (&["status", "--wait", "done"], 2),
+        (&["status", "1", "--wait", "merged"], 2),
+        (&["status", "1", "--timeout", "1s"], 2),
+        (&["status", "1", "--wait", "done", "--timeout", "soon"], 2),
+    ] {
+        alice.parler(arguments(words)).code(code).one_error_line();
+    }
+}
+
+#[test]
+fn only_those_it_is_for_answer_a_handoff() {
+    let world = world();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.agent(name).with("PARLER_ROOM", "try"));
+    alice.parler("invite --group try").success();
+    let say = |text: &str| alice.parler(["send", text]).success();
+    say("no handoff");
+    let number = hand_over(&alice, "--for bob");
+    let refused = |agent: &Agent<'_>, command: &[&str], code: i32, words: &str| {
+        let refused = agent.parler(arguments(command)).code(code);
+        assert!(refused.one_error_line().contains(words), "{refused:?}");
+    };
+    refused(&alice, &["accept", &number], 7, "is your own handoff");
+    refused(&carol, &["accept", &number], 7, "is for bob, and you are carol");
+    refused(&carol, &["cancel", &number], 7, "is alice's to call off");
+    refused(&bob, &["decline", &number], 2, "decline says why; add --note TEXT");
+    refused(&bob, &["fail", &number], 2, "fail says why");
+    refused(&bob, &["accept", "1"], 3, "is no handoff");
+    refused(&bob, &["accept", "99"], 3, "no message 99");
+    refused(
+        &alice,
+        &["handoff", "--next", "x", "--revises", "1"],
+        3,
+        "is no handoff",
+    );
+    refused(
+        &alice,
+        &["handoff", "--next", "x", "--revises", "me"],
+        2,
+        "--revises 'me'",
+    );
+    refused(
+        &bob,
+        &["handoff", "--next", "x", "--revises", &number],
+        7,
+        "is a handoff of alice, not yours",
+    );
+    let log = alice.parler("recv --all --json").success().json();
+    assert_eq!(
+        log["messages"].as_array().unwrap().len(),
+        2,
+        "nothing was posted: {log:#}"
+    );
+
+    // Said twice it is said once.
+    let first = bob.parler(["accept", &number, "--json"]).success().json();
+    let again = bob.parler(["accept", &number, "--json"]).success().json();
+    assert_eq!((&again["seq"], &again["repeated"]), (&first["seq"], &true.into()));
+    let message = &alice
+        .parler(["show", &first["seq"].to_string(), "--json"])
+        .success()
+        .json();
+    assert_eq!(
+        (&message["replyTo"], &message["mentions"]),
+        (&first["task"], &serde_json::json!(["alice"]))
+    );
+
+    let newer = hand_over(&alice, &format!("--for bob --revises {number}"));
+    refused(&bob, &["done", &number], 6, "was revised by its author");
+    let ladder = status(&alice, &newer);
+    assert_eq!(ladder["supersedes"].to_string(), format!("[{number}]"));
+    assert_eq!(status(&alice, &number)["newest"].to_string(), newer);
+    let open = alice.parler("status").success();
+    open.says(&format!("message {newer} from alice to bob"))
+        .says_no(&format!("message {number} "));
+    bob.parler("status").success().says("to you").says("look at it");
+    carol.parler("status").success().says("1 open handoff between others");
+    alice.parler(["cancel", &newer, "--note", "not needed"]).success();
+    refused(&bob, &["accept", &newer], 6, "was called off by alice");
+    bob.parler("status").success().warns("no handoff is open");
+
+    // For anybody: some take it, others do not.
+    let shared = hand_over(&alice, "");
+    bob.parler(["accept", &shared]).success();
+    carol
+        .parler(["decline", &shared, "--note", "bob has it"])
+        .success()
+        .warns("bob has said accepted");
+    let ladder = status(&alice, &shared);
+    assert_eq!(
+        (&ladder["state"], &ladder["contested"]),
+        (&"accepted".into(), &true.into())
+    );
+    assert_eq!(ladder["by"]["name"], "bob");
+}
+
+#[test]
+fn results_are_pushed_and_pushes_revise_what_is_open() {
+    let world = world();
+    let desk = Desk::new(&world);
+    desk.alices.commit("a.txt", "one\n");
+    desk.alices
+        .git("push --quiet -o next=look -o for=bob team feature")
+        .success();
+    let first = only_open(&desk.alice);
+    assert_eq!(status(&desk.alice, &first)["work"]["base"], "origin/main");
+    desk.bob.parler("recv").success();
+    // Again, with changes that are not committed: the newer takes the place of the one that is open.
+    desk.alices.commit("b.txt", "two\n");
+    desk.alices.write("b.txt", "three\n");
+    desk.alices
+        .git("push --quiet -o next=look-again -o for=bob team feature")
+        .success();
+    let second = only_open(&desk.alice);
+    assert_ne!(first, second);
+    let ladder = status(&desk.alice, &second);
+    assert_eq!(ladder["supersedes"].to_string(), format!("[{first}]"));
+    assert_eq!(
+        (&ladder["work"]["dirty"], &ladder["work"]["base"]),
+        (&true.into(), &"feature".into())
+    );
+    let recv = desk.bob.parler("recv").success();
+    recv.says("work:    1 commit, 1 file, +1 -0 on feature; sender's tree had uncommitted changes");
+
+    // By the bundle's id, with a commit of one's own as the result, in one message.
+    let id = ladder["bundle"].as_str().unwrap()[..12].to_owned();
+    let applied = desk.bob.parler(["apply", &id, "--json"]).success().json();
+    desk.bobs
+        .git(["switch", "--quiet", "-c", "fix", applied["oid"].as_str().unwrap()])
+        .success();
+    let fix = desk.bobs.commit("c.txt", "fixed\n");
+    let done = desk
+        .bob
+        .parler(["done", &id, "--bundle", "fix", "--note", "with a fix", "--json"])
+        .success()
+        .json();
+    let message = desk
+        .alice
+        .parler(["show", &done["seq"].to_string(), "--json"])
+        .success()
+        .json();
+    let kinds: Vec<_> = message["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["kind"].clone())
+        .collect();
+    assert_eq!(kinds[..3], ["com.parler.bundle", "com.parler.refs", "com.parler.task"]);
+    let ladder = status(&desk.alice, &second);
+    assert_eq!(
+        (&ladder["state"], &ladder["receipts"][0]["result"]),
+        (&"done".into(), &done["bundleId"])
+    );
+    let result = ladder["receipts"][0]["result"].as_str().unwrap();
+    let applied = desk.alice.parler(["apply", &result[..12], "--json"]).success().json();
+    assert_eq!(applied["oid"], fix);
+
+    // The whole history, and no work tree.
+    let bare = world.clone_with(world.path().join("origin.git"), "bare.git", "--bare");
+    bare.git("push --quiet -o next=look parler::room/whole main").success();
+    let posted = bare.user().parler("status 1 --room whole --json").success().json();
+    assert_eq!(posted["work"]["dirty"], Value::Null, "{posted:#}");
+    assert!(posted["work"].get("base").is_none());
+    assert_eq!(
+        posted["work"]["commits"].as_u64(),
+        Some(bare.git("log --format=%H").success().out().lines().count() as u64)
+    );
+}
+
+/// The page's commands, as a reader would type them. Only the id that the reader would copy is found by a program.
+#[test]
+fn the_page_works_as_it_is_written() {
+    const SHOWN_ID: &str = "5f0c4a8d21be";
+    let page = include_str!("../../docs/handoffs.md");
+    let blocks = page
+        .split("```sh\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    let id = "$(git for-each-ref --format='%(refname:lstrip=2)' refs/parler/ | grep -xE '[0-9a-f]{12}' | head -n 1)";
+    let script = blocks.collect::<String>().replace(SHOWN_ID, id);
+    assert!(script.lines().count() > 20 && !script.contains(SHOWN_ID), "{script}");
+    let world = world();
+    let user = world.user().within(world.directory("place"));
+    let ran = user.run("sh", ["-e", "-c", &script]).success();
+    ran.warns("message 1 in room checkout, handed over to bob");
+    for line in [
+        "message 1 · handoff to bob from alice (planner) · open",
+        "HANDOFF TO YOU from alice (planner) · message 1",
+        "accepted message 1 of 'checkout', as message 2",
+        "finished message 1 of 'checkout', as message 4",
+        "message 1 · handoff to bob from alice (planner) · done",
+        "HANDOFF TO YOU from bob (reviewer) · message 3",
+    ] {
+        ran.says(line);
+    }
+}
