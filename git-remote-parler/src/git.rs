@@ -18,6 +18,8 @@ mod environment;
 mod living;
 mod message;
 mod meter_line;
+#[cfg(target_os = "linux")]
+pub(crate) mod orphans;
 mod stderr;
 mod trace;
 
@@ -31,6 +33,9 @@ use stderr::Onlookers;
 use trace::ChildTrace;
 
 use crate::terminal::Terminal;
+
+/// Says which process started a child that may go on without it.
+const PARENT: &str = "PARLER_CHILD_OF";
 
 /// Longest wait for a child that answers a question or moves refs.
 pub const QUERY_PATIENCE: Duration = Duration::from_secs(120);
@@ -283,6 +288,11 @@ impl GitCommand {
         } else {
             self.args(quiet)
         }
+    }
+
+    /// Lets the child be known as ours when it goes on without us.
+    pub(crate) fn known_as_ours(self) -> Self {
+        self.env(PARENT, std::process::id().to_string())
     }
 
     /// Starts the child with pipes to all three streams. Its limits hold before it is fed a byte.

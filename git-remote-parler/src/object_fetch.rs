@@ -23,8 +23,10 @@ pub(crate) fn fetch_objects(
     depth: Depth,
     patience: Duration,
 ) -> Result<(), GitError> {
+    end_orphans(repository);
     let mut fetch = repository
         .command(Side::Push, "fetch")
+        .known_as_ours()
         // Nobody sees a question: git's stderr is ours. A program that answers for the user, as in GIT_ASKPASS, may.
         .env("GIT_TERMINAL_PROMPT", "0")
         .metered(&["--progress"], &["--quiet"])
@@ -48,4 +50,15 @@ pub(crate) fn fetch_objects(
         .patience(patience)
         .run()
         .map(|_| ())
+}
+
+/// Ends what holds git's lock of the record of where history ends and was started by a process of ours that was killed: it
+/// would hold it for as long as its remote is silent.
+pub(crate) fn end_orphans(repository: &Repository) {
+    #[cfg(target_os = "linux")]
+    if repository.common_dir().join("shallow.lock").exists() {
+        crate::git::orphans::end_fetches(repository.git_dir());
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = repository;
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
 use crate::git::{GitCommand, GitEnvironment};
@@ -278,6 +278,9 @@ pub(crate) fn sweep(objects: &Path) {
             continue;
         }
         if let Some(_lock) = lock_unless_gone(&entry.path()) {
+            // A child of the dead process may still work on what it was fed, and would make the directory anew.
+            #[cfg(target_os = "linux")]
+            crate::git::orphans::end_writers(&entry.path());
             remove_whole(&entry.path());
         }
     }
@@ -298,9 +301,29 @@ fn remove_whole(directory: &Path) {
     }
 }
 
+/// Opens a file or directory to read it, whatever somebody put there: a pipe keeps nobody waiting, and a link leads nowhere.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// Removes files of a directory whose names begin so and which nobody holds. Failures are left for the next time.
+pub(crate) fn sweep_files(directory: &Path, prefix: &str) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
+        if entry.file_name().as_bytes().starts_with(prefix.as_bytes())
+            && is_file()
+            && lock_unless_gone(&entry.path()).is_some()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
 pub(crate) fn lock_unless_gone(path: &Path) -> Option<File> {
-    let file = File::open(path).ok()?;
+    let file = open_without_waiting(path).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     let (held, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
     (held.ino() == named.ino() && held.dev() == named.dev()).then_some(file)

@@ -1,19 +1,21 @@
 //! The last fold of a room's pushes, kept in the repository so that the next command asks only for what is new. Can be
 //! removed at any time; what cannot be read is taken as absent, what cannot be written is not kept.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use parler_protocol::{HubId, RoomName};
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::quarantine::{lock_unless_gone, open_without_waiting, sweep_files};
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
 const FORMAT: u32 = 4;
+
+/// What a file that is being written begins with; it is locked meanwhile.
+const PREFIX: &str = ".new-";
 
 /// Where folds are kept.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +93,10 @@ impl RoomCache {
                 _ => {}
             }
         }
-        let mut new = tempfile::NamedTempFile::new_in(directory)?;
+        sweep_files(directory, PREFIX);
+        let mut new = tempfile::Builder::new().prefix(PREFIX).tempfile_in(directory)?;
+        // Another process may have taken it for one that was left.
+        let _lock = lock_unless_gone(new.path()).ok_or(io::ErrorKind::NotFound)?;
         let json = serde_json::to_vec(&Keep { format: FORMAT, state })?;
         new.write_all(format!("{}\n", digest(&json)).as_bytes())?;
         new.write_all(&json)?;
@@ -102,8 +107,7 @@ impl RoomCache {
 
 /// The content of a regular file; of anything else, which might keep us waiting, none.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut file = open_without_waiting(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -127,6 +131,23 @@ fn digest(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let rooms = directory.path().join("rooms");
+        std::fs::create_dir(&rooms).unwrap();
+        let (left, written) = (rooms.join(".new-left"), rooms.join(".new-written"));
+        std::fs::write(&left, "half").unwrap();
+        std::fs::write(&written, "half").unwrap();
+        let lock = lock_unless_gone(&written).unwrap();
+        let state = RoomState::empty(HubId::from_bytes([1; 16]), "build".parse().unwrap());
+        RoomCache::in_directory(directory.path()).store(&state);
+        assert_eq!((left.exists(), written.exists()), (false, true));
+        drop(lock);
+        RoomCache::in_directory(directory.path()).store(&state);
+        assert_eq!(std::fs::read_dir(&rooms).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_repository_that_has_gone_stays_gone() {
@@ -170,7 +191,7 @@ mod tests {
             rustix::fs::CWD,
             &file,
             rustix::fs::FileType::Fifo,
-            Mode::RUSR | Mode::WUSR,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
             0,
         )
         .unwrap();

@@ -124,7 +124,11 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
 
 /// As [`write_private`], where losing the new content to a power cut does no harm: waits for no disk.
 pub(crate) fn write_private_soon(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(parent(path))?;
+    let directory = parent(path);
+    sweep(directory);
+    let prefix = format!("{TEMPORARY}{}-", std::process::id());
+    let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
+    let _ = file.as_file().try_lock();
     file.write_all(content)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())

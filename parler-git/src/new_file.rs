@@ -1,15 +1,20 @@
 //! A file while it is written: under a name of its own beside the place it is for, which it takes as a whole. Told to
 //! end meanwhile, or failing, the program leaves nothing of it.
 
-use std::fs::Permissions;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
 use crate::ending;
 use crate::error::{Error, ErrorKind, Result};
+
+/// What its own name begins with.
+const PREFIX: &str = ".parler-";
+/// How often one is made that another process takes for one that was left, at the very moment it is made.
+const ATTEMPTS: u32 = 8;
 
 /// A file that is not complete yet.
 #[derive(Debug)]
@@ -25,14 +30,8 @@ impl NewFile {
     pub(crate) fn begin(path: PathBuf, replaces: bool) -> Result<Self> {
         refuse_in_the_way(&path, replaces)?;
         let directory = path.parent().unwrap_or_else(|| Path::new("/"));
-        let make = || {
-            tempfile::Builder::new()
-                .prefix(".parler-")
-                // The umask takes away what it takes away.
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(directory)
-        };
-        let temporary = ending::make_unfinished(make).map_err(|error| writing(&path, &error))?;
+        sweep(directory);
+        let temporary = ending::make_unfinished(|| make(directory)).map_err(|error| writing(&path, &error))?;
         Ok(Self {
             temporary,
             path,
@@ -71,6 +70,42 @@ impl Write for NewFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.temporary.flush()
+    }
+}
+
+/// Makes a file that says, by a lock, that it is in use.
+fn make(directory: &Path) -> io::Result<NamedTempFile> {
+    for _ in 0..ATTEMPTS {
+        let file = tempfile::Builder::new()
+            .prefix(PREFIX)
+            // The umask takes away what it takes away.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)?;
+        // Where files cannot be locked, no sweep can lock it either.
+        let _ = file.as_file().try_lock();
+        if file.path().try_exists()? {
+            return Ok(file);
+        }
+    }
+    Err(io::Error::other("the file vanishes as soon as it is made"))
+}
+
+/// Removes what killed processes of this user left here half written. Failures are left for the next time.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let own = rustix::process::geteuid().as_raw();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        // As tempfile makes them: six letters or digits behind the beginning.
+        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let is_ours = rest.is_some_and(|rest| rest.len() == 6 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let meta = entry
+            .metadata()
+            .ok()
+            .filter(|meta| is_ours && meta.is_file() && meta.uid() == own);
+        if meta.is_some() && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -129,6 +164,26 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "other");
         drop(NewFile::begin(directory.path().join("never"), false).unwrap());
         assert_eq!(names(directory.path()), ["file"]);
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_is_being_written_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, "half").unwrap();
+            path
+        };
+        let (dead, somebodys) = (place(".parler-abc123"), place(".parler-notes.txt"));
+        let held = place(".parler-def456");
+        let lock = File::open(&held).unwrap();
+        lock.try_lock().unwrap();
+        let being_written = NewFile::begin(directory.path().join("file"), false).unwrap();
+        assert_eq!(
+            [&dead, &somebodys, &held].map(|path| path.exists()),
+            [false, true, true]
+        );
+        assert!(being_written.temporary.path().exists());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod delivery;
 mod demo;
 mod dishonest_hub;
 mod doctor;
+mod ended_commands;
 mod errors;
 mod fetch_matrix;
 mod fetches_at_once;

@@ -2,7 +2,7 @@
 //! could go on from where its history ends, the push is refused or the rest is fetched.
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parler_harness::{DEADLINE, Repository, World};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -218,6 +218,32 @@ fn a_push_that_is_ended_while_it_deepens_leaves_no_lock() {
     shallow
         .git("push --quiet parler::room/try HEAD:refs/heads/topic")
         .success();
+    assert!(!is_shallow(&shallow));
+    shallow.fsck();
+}
+
+#[test]
+fn a_push_whose_helper_is_killed_while_it_deepens_keeps_no_other_waiting() {
+    let world = world();
+    let origin = world.origin();
+    lengthen(&world, &origin);
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let _pipe = send_slowly(&world, &shallow);
+    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
+    wait_for_lock(&shallow);
+    // Its child does not hear of it, and waits for a remote that says nothing more.
+    kill_process(helper_of(&world), Signal::KILL).unwrap();
+    push.wait().failure();
+    assert!(shallow.path().join(".git/shallow.lock").exists(), "the child goes on");
+    shallow.git("config --unset remote.origin.uploadpack").success();
+    let begun = Instant::now();
+    shallow
+        .git("push --quiet parler::room/try HEAD:refs/heads/topic")
+        .success();
+    // Another command would have been waited for: a minute.
+    assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
+    assert!(!shallow.path().join(".git/shallow.lock").exists());
     assert!(!is_shallow(&shallow));
     shallow.fsck();
 }

@@ -10,7 +10,7 @@ use parler_protocol::Oid;
 use crate::base::{names_at, ordinary_remotes};
 use crate::fetch::Notice;
 use crate::git::one_line;
-use crate::object_fetch::{Depth, fetch_objects};
+use crate::object_fetch::{Depth, end_orphans, fetch_objects};
 use crate::repository::{Repository, RepositoryError};
 
 /// How long a remote may take to send the rest of a history.
@@ -82,6 +82,7 @@ pub(super) fn bring_history(
 /// Waits while git's lock of the record of where history ends is held.
 fn wait_for_other(repository: &Repository, patience: &mut Duration) {
     let lock = repository.common_dir().join("shallow.lock");
+    end_orphans(repository);
     while lock.exists() && !patience.is_zero() {
         std::thread::sleep(PAUSE);
         *patience = patience.saturating_sub(PAUSE);
