@@ -68,55 +68,79 @@ fn half_written(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Ends a command at places all over what it says and hears, with each signal, and runs it again after each. `before` is
-/// done before each start, and `after` judges the run that was not disturbed.
-fn end_everywhere(stage: &Stage<'_>, agent: &Agent<'_>, command: &str, before: impl Fn(), after: impl Fn()) {
-    let Stage { proxy, .. } = stage;
-    before();
-    proxy.cut([]);
-    agent.git(command).success();
-    after();
-    let carried = proxy.carried();
-    let places = [
-        Point::Up(carried.up / 3),
-        Point::Up(carried.up - 1),
-        Point::Down(carried.down / 3),
-        Point::Down(carried.down - carried.down / 8 - 1),
-    ];
-    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        for place in places {
-            let what = format!("{command}: {signal:?} at {place:?}");
-            before();
-            proxy.break_at(place, Mishap::Stall);
-            let running = agent.start_git(command);
-            let begun = Instant::now();
-            while !proxy.has_broken() {
-                assert!(begun.elapsed() < DEADLINE, "{what}: it never says so much");
-                std::thread::yield_now();
-            }
-            running.signal_group(signal);
-            let ended = running.wait().either();
-            let by_signal = ended.signal() == Some(signal.as_raw());
-            assert!(
-                by_signal || ended.exit_code() == Some(128 + signal.as_raw()),
-                "{what}: {ended:?}"
-            );
-            let homes = [agent.parler_home(), agent.directory().to_owned()];
-            if signal != Signal::KILL {
-                for home in &homes {
-                    assert_eq!(half_written(home), Vec::<PathBuf>::new(), "{what}: {ended:?}");
+/// A command that is ended again and again.
+struct Ended<'s, 'w> {
+    stage: &'s Stage<'w>,
+    agent: &'s Agent<'w>,
+    command: &'s str,
+    /// At how many places of what it says and hears, each with each signal.
+    places: usize,
+}
+
+impl Ended<'_, '_> {
+    /// Ends it everywhere, and runs it again after each end. `before` is done before each start, `again` before each start
+    /// after a command that could tidy nothing up, and `after` judges the run that was not disturbed.
+    fn everywhere(&self, before: impl Fn(), again: impl Fn(), after: impl Fn()) {
+        let proxy = &self.stage.proxy;
+        before();
+        proxy.cut([]);
+        self.agent.git(self.command).success();
+        after();
+        let carried = proxy.carried();
+        let places = [
+            Point::Down(carried.down / 3),
+            Point::Up(carried.up / 2),
+            Point::Down(carried.down - carried.down / 8 - 1),
+            Point::Up(carried.up / 5),
+        ];
+        let mut ended = 0;
+        for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+            for place in &places[..self.places] {
+                before();
+                ended += usize::from(self.ended_at(*place, signal));
+                if signal == Signal::KILL {
+                    again();
                 }
+                proxy.cut([]);
+                self.agent.git(self.command).success();
+                self.assert_nothing_is_half_written(&format!("after {signal:?} at {place:?} and again"));
+                after();
             }
-            proxy.cut([]);
-            let again = agent.git(command).success();
-            for home in &homes {
-                assert_eq!(
-                    half_written(home),
-                    Vec::<PathBuf>::new(),
-                    "{what}, and again: {again:?}"
-                );
+        }
+        assert!(ended > self.places, "{}: only {ended}", self.command);
+    }
+
+    /// Ends it at a place. False: it was over before, because the hub had less to say this time.
+    fn ended_at(&self, place: Point, signal: Signal) -> bool {
+        let what = format!("{}: {signal:?} at {place:?}", self.command);
+        self.stage.proxy.break_at(place, Mishap::Stall);
+        let running = self.agent.start_git(self.command);
+        let begun = Instant::now();
+        while !self.stage.proxy.has_broken() {
+            if running.has_ended() {
+                running.wait().success();
+                return false;
             }
-            after();
+            assert!(begun.elapsed() < DEADLINE, "{what}: neither begins nor ends");
+            std::thread::yield_now();
+        }
+        running.signal_group(signal);
+        let ended = running.wait().either();
+        let by_signal = ended.signal() == Some(signal.as_raw());
+        assert!(
+            by_signal || ended.exit_code() == Some(128 + signal.as_raw()),
+            "{what}: {ended:?}"
+        );
+        if signal != Signal::KILL {
+            self.assert_nothing_is_half_written(&what);
+        }
+        true
+    }
+
+    #[track_caller]
+    fn assert_nothing_is_half_written(&self, what: &str) {
+        for place in [self.agent.parler_home(), self.agent.directory().to_owned()] {
+            assert_eq!(half_written(&place), Vec::<PathBuf>::new(), "{}: {what}", self.command);
         }
     }
 }
@@ -126,11 +150,16 @@ fn a_push_that_is_ended_anywhere_leaves_nothing() {
     let world = world();
     let stage = stage(&world);
     let tip = || stage.author.rev("HEAD");
-    end_everywhere(
-        &stage,
-        &stage.alice,
-        "push parler::room/ended HEAD:refs/heads/main",
+    let nothing = || {};
+    let push = Ended {
+        stage: &stage,
+        agent: &stage.alice,
+        command: "push parler::room/ended HEAD:refs/heads/main",
+        places: 4,
+    };
+    push.everywhere(
         || _ = stage.author.commit("a.txt", &format!("on {}\n", tip())),
+        nothing,
         || assert_eq!(super::room_refs(&stage.alice, "ended")["refs/heads/main"], tip()),
     );
     stage.author.fsck();
@@ -151,31 +180,27 @@ fn a_fetch_and_a_clone_that_are_ended_anywhere_leave_nothing() {
         place.git("repack -adq").success();
         place.git("prune --expire=now").success();
     };
-    end_everywhere(
-        &stage,
-        &stage.bob,
-        "fetch parler::room/ended main:refs/remotes/there/main",
-        forget,
-        || {
-            assert_eq!(place.rev("there/main"), tip);
-            assert_tidy("fetches", &Snapshot::of(place));
-        },
-    );
+    let of_bob = |command: &'static str, places: usize| Ended {
+        stage: &stage,
+        agent: &stage.bob,
+        command,
+        places,
+    };
+    let nothing = || {};
+    of_bob("fetch parler::room/ended main:refs/remotes/there/main", 4).everywhere(forget, nothing, || {
+        assert_eq!(place.rev("there/main"), tip);
+        assert_tidy("fetches", &Snapshot::of(place));
+    });
     place.fsck();
     let copy = stage.bob.directory().join("copy");
     let gone = || {
         let _ = fs::remove_dir_all(&copy);
     };
-    end_everywhere(
-        &stage,
-        &stage.bob,
-        "clone --quiet parler::room/ended copy",
-        gone,
-        || {
-            assert_eq!(world.repository(&copy).rev("HEAD"), tip);
-            gone();
-        },
-    );
+    // What git leaves of a clone that is killed is for its user to remove.
+    of_bob("clone --quiet parler::room/ended copy", 2).everywhere(gone, gone, || {
+        assert_eq!(world.repository(&copy).rev("HEAD"), tip);
+        gone();
+    });
 }
 
 #[test]
@@ -193,7 +218,13 @@ fn what_the_command_line_does_leaves_nothing_when_it_is_ended_anywhere() {
         "parler rooms",
         "parler connect --as bob",
     ] {
-        end_everywhere(&stage, bob, command, nothing, nothing);
+        let ended = Ended {
+            stage: &stage,
+            agent: bob,
+            command,
+            places: 2,
+        };
+        ended.everywhere(nothing, nothing, nothing);
     }
     let (id, _) = stage.author.pins().into_iter().next_back().unwrap();
     let id = id.trim_start_matches("refs/parler/").to_owned();
@@ -201,19 +232,17 @@ fn what_the_command_line_does_leaves_nothing_when_it_is_ended_anywhere() {
     let gone = || {
         let _ = fs::remove_file(&file);
     };
-    end_everywhere(
-        &stage,
-        bob,
-        &format!("parler fetch {id} --room ended -o got.bundle"),
-        gone,
-        || {
-            assert!(file.exists());
-        },
-    );
+    let ended = Ended {
+        stage: &stage,
+        agent: bob,
+        command: &format!("parler fetch {id} --room ended -o got.bundle"),
+        places: 2,
+    };
+    ended.everywhere(gone, nothing, || assert!(file.exists()));
 }
 
 #[test]
-fn a_watcher_ends_by_ctrl_c_and_by_the_end_of_its_reader() {
+fn a_watcher_that_is_ended_leaves_nothing() {
     let world = world();
     let Stage { bob, .. } = &stage(&world);
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {

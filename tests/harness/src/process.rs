@@ -147,6 +147,13 @@ impl Running {
         pidfd_open(pid(&self.child), PidfdFlags::empty()).expect("our own child, not waited for yet")
     }
 
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        let end = self.end();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&at_once)), Ok(1))
+    }
+
     /// Sends a signal to the process alone.
     pub fn signal(&self, signal: Signal) {
         // One that has ended meanwhile has not been waited for, so its id is still its own.
