@@ -108,7 +108,7 @@ fn is_dirty(repository: &Repository) -> Option<bool> {
         .run();
     match answer {
         Ok(answer) => Some(!answer.is_empty()),
-        Err(error) if matches!(error, GitError::TooMuchOutput { .. }) => Some(true),
+        Err(GitError::TooMuchOutput { .. }) => Some(true),
         Err(error) => {
             tracing::debug!(%error, "push: whether the work tree is clean is not known");
             None
