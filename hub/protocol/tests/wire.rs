@@ -441,6 +441,8 @@ fn every_request_and_answer_is_as_written_down() {
             hub: sample.hub,
             version: Seq::new(42),
             next: None,
+            drops: None,
+            dropped: None,
             messages: vec![stored],
             head: sample.head,
         },
