@@ -22,6 +22,7 @@ mod fetching;
 mod files;
 mod forgotten_modules;
 mod handoff_life;
+mod histories;
 mod hostile_bundles;
 mod hub_server;
 mod identity;
