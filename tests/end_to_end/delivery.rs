@@ -101,6 +101,34 @@ fn a_long_backlog_is_led_by_its_handoff_and_loses_nothing() {
     assert!(json["leftOut"].is_null());
 }
 
+/// The figure in `docs/cli.md`: run it with `--ignored --nocapture`, and a release build of the programs.
+#[test]
+#[ignore = "posts 10,000 messages"]
+fn ten_thousand_messages_are_read_in_well_under_a_second() {
+    let world = world();
+    let (bob, ada) = talk(&world);
+    let head = ada.head(&room());
+    for number in 1..=10_000 {
+        let part = match number {
+            5_000 => handoff("look at this first", "bob"),
+            _ => text(&format!("thing {number}.")),
+        };
+        let signed = ada.sign(&room(), &head, vec![part]);
+        ada.calls.post(&room(), &signed, None, None).unwrap();
+    }
+    let begun = Instant::now();
+    let recv = bob.parler("recv --room talk").success();
+    println!(
+        "recv of 10,000 messages: {:?}, {} lines",
+        begun.elapsed(),
+        recv.out().lines().count()
+    );
+    assert!(recv.out().starts_with("HANDOFF TO YOU from ada · message 5000 "));
+    assert!(recv.out().lines().count() < 200);
+    let all = bob.parler("recv --room talk --all").success();
+    assert_eq!(numbers(&all), (1..=10_000).collect::<Vec<_>>());
+}
+
 #[test]
 fn many_handoffs_do_not_fill_the_screen() {
     let world = world();

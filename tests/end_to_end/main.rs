@@ -45,6 +45,7 @@ mod race;
 mod reading;
 mod ref_names;
 mod refs;
+mod rendering;
 mod repositories;
 mod repository_matrix;
 mod room_head;

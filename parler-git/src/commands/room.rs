@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::Output;
 use crate::posting::{Place, post};
+use crate::text;
 
 pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result<()> {
     let RoomVerb::Head { branch } = &args.what;
@@ -20,7 +21,8 @@ pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result
     let current = state.head_ref();
     let Some(branch) = branch else {
         let oid = current.and_then(|head| state.refs().get(head)).map(|found| found.oid);
-        let told = match (current, oid) {
+        let shown = current.map(|head| text::name(head.as_str()));
+        let told = match (shown, oid) {
             (Some(head), Some(_)) => format!("HEAD of '{room}' is {head}"),
             (Some(head), None) => format!("HEAD of '{room}' is {head}, which is not there"),
             (None, _) => format!("'{room}' has no branch yet: the first that is pushed becomes HEAD"),
@@ -37,7 +39,7 @@ pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result
     };
     if current == Some(&wanted) {
         return output.either(
-            &format!("HEAD of '{room}' is {wanted} already"),
+            &format!("HEAD of '{room}' is {} already", text::name(wanted.as_str())),
             &json!({ "room": room, "head": wanted, "oid": found.oid, "seq": null, "id": null }),
         );
     }
@@ -54,7 +56,11 @@ pub(super) fn run(context: &Context, args: &Room, output: &mut Output) -> Result
     };
     let posted = post(&client, &place, vec![part.into()], Vec::new(), None, None)?;
     output.either(
-        &format!("HEAD of '{room}' is now {wanted}, by message {}", posted.seq),
+        &format!(
+            "HEAD of '{room}' is now {}, by message {}",
+            text::name(wanted.as_str()),
+            posted.seq
+        ),
         &json!({ "room": room, "head": wanted, "oid": found.oid, "seq": posted.seq, "id": posted.id }),
     )
 }

@@ -18,6 +18,7 @@ use crate::view::{field, render};
 pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result<()> {
     output.require_open()?;
     let reference = Reference::require(&args.what)?;
+    output.page(context)?;
     let client = context.client()?;
     let hub = client.hub_id()?;
     if let Some(number) = reference.number {
