@@ -185,7 +185,7 @@ impl<'r> Import<'r> {
             ImportError::Among { source, .. } if self.bundles.len() == 1 => *source,
             error => error,
         })?;
-        let local = self.repository.refs("refs/")?;
+        let local = self.refs_that_matter()?;
         let pinned: Vec<_> = local.iter().filter(|local| local.name.starts_with(PIN_ROOT)).collect();
         let pins_of_one = |bundle: &Received| {
             let pins = pins_of(&bundle.id, &bundle.header.refs, bundle.short_pin);
@@ -230,6 +230,20 @@ impl<'r> Import<'r> {
             proof,
             released: Released::default(),
         })
+    }
+
+    /// The refs that name what the bundles build on, and those where their pins will be. Of a large room a repository
+    /// has thousands of others.
+    fn refs_that_matter(&self) -> Result<Vec<LocalRef>, ImportError> {
+        let external: HashSet<&Oid> = self.bundles.iter().flat_map(|bundle| &bundle.external).collect();
+        let ids = self.bundles.iter().map(|bundle| bundle.id);
+        let bases: HashSet<String> = ids.flat_map(|id| [id.short(), id.to_string()]).collect();
+        let is_place = |name: &str| {
+            let below = name.strip_prefix(PIN_ROOT).unwrap_or_default();
+            bases.contains(below.split_once('/').map_or(below, |(base, _)| base))
+        };
+        let matters = |name: &str, oid: &Oid| external.contains(oid) || is_place(name);
+        Ok(self.repository.refs_where("refs/", matters)?)
     }
 
     fn take_in(&mut self, incoming: Incoming<'_>) -> Result<(), ImportError> {

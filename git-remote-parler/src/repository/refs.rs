@@ -40,10 +40,19 @@ impl Repository {
     /// All refs in the directory `prefix`, such as `refs/` or `refs/tags/`, sorted by name. Broken ones, and names
     /// that are not UTF-8, are left out: neither can go to a room.
     pub fn refs(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
+        self.refs_where(prefix, |_, _| true)
+    }
+
+    /// As [`Repository::refs`], those of which this holds.
+    pub(crate) fn refs_where(
+        &self,
+        prefix: &str,
+        holds: impl Fn(&str, &Oid) -> bool,
+    ) -> Result<Vec<LocalRef>, RepositoryError> {
         let mut refs = if self.asks_git {
-            self.refs_by_git(prefix)?
+            self.refs_by_git(prefix, holds)?
         } else {
-            self.refs_by_gix(prefix)?
+            self.refs_by_gix(prefix, holds)?
         };
         refs.sort_unstable();
         Ok(refs)
@@ -79,7 +88,7 @@ impl Repository {
         }
     }
 
-    fn refs_by_gix(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
+    fn refs_by_gix(&self, prefix: &str, holds: impl Fn(&str, &Oid) -> bool) -> Result<Vec<LocalRef>, RepositoryError> {
         let reading = RepositoryError::reading;
         let local = self.local();
         let platform = local.references().map_err(reading("the refs"))?;
@@ -89,27 +98,26 @@ impl Repository {
             let Ok(name) = str::from_utf8(found.name().as_bstr()) else {
                 continue;
             };
-            match found.try_id() {
-                Some(id) => refs.push(LocalRef {
+            match found.try_id().map(|id| from_gix(&id)) {
+                Some(oid) if holds(name, &oid) => refs.push(LocalRef {
                     name: name.to_owned(),
-                    oid: from_gix(&id),
+                    oid,
                 }),
+                Some(_) => {}
                 None => symbolic.push(name.to_owned()),
             }
         }
         for name in symbolic {
             let target = local.try_find_reference(&name).ok().flatten();
-            if let Some(id) = target.and_then(|mut found| found.follow_to_object().ok()) {
-                refs.push(LocalRef {
-                    name,
-                    oid: from_gix(&id),
-                });
+            let oid = target.and_then(|mut found| found.follow_to_object().ok().map(|id| from_gix(&id)));
+            if let Some(oid) = oid.filter(|oid| holds(&name, oid)) {
+                refs.push(LocalRef { name, oid });
             }
         }
         Ok(refs)
     }
 
-    fn refs_by_git(&self, prefix: &str) -> Result<Vec<LocalRef>, RepositoryError> {
+    fn refs_by_git(&self, prefix: &str, holds: impl Fn(&str, &Oid) -> bool) -> Result<Vec<LocalRef>, RepositoryError> {
         const FORMAT: &str = "--format=%(objectname) %(refname)";
         let listed = self.command(Side::Push, "for-each-ref").args([FORMAT, prefix]).run()?;
         let mut refs = Vec::new();
@@ -118,7 +126,7 @@ impl Repository {
             let answer = || GitError::answer("for-each-ref", line.as_bytes());
             let (oid, name) = line.split_once(' ').ok_or_else(answer)?;
             let oid: Oid = oid.parse().map_err(|_| answer())?;
-            if !oid.is_null() {
+            if !oid.is_null() && holds(name, &oid) {
                 refs.push(LocalRef {
                     name: name.to_owned(),
                     oid,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-use crate::digest::{hex, parse_hex};
+use crate::digest::{hex, parse_hex, write_hex};
 use crate::{ParseError, serde_as_string};
 
 /// SHA-256 of a blob's bytes, 64 lowercase hexadecimal digits. Bytes that hash to anything else are not the blob.
@@ -36,7 +36,7 @@ impl BundleId {
 
 impl fmt::Display for BundleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        write_hex(f, &self.0)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::digest::{hex, parse_hex};
+use crate::digest::{parse_hex, write_hex};
 use crate::{ParseError, serde_as_string};
 
 /// The hash function that names a repository's objects, as git's `extensions.objectFormat` spells it.
@@ -91,7 +91,7 @@ impl Oid {
 
 impl fmt::Display for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(self.as_bytes()))
+        write_hex(f, self.as_bytes())
     }
 }
 
