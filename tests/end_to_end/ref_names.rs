@@ -85,6 +85,55 @@ fn names_at_the_limits_travel() {
     });
 }
 
+/// As far as a path can go: 240 levels, 3,600 bytes.
+#[test]
+fn names_as_deep_and_as_long_as_git_can_have_them_travel() {
+    let world = world();
+    let both = SideBySide::new(&world);
+    let deep = format!("refs/heads/{}", vec!["fourteen-bytes"; 240].join("/"));
+    both.both(|side| {
+        side.clone("origin", "work", "");
+    });
+    both.alike(|side| side.at("work").git(["push", &side.url, &format!("HEAD:{deep}")]));
+    both.alike(|side| {
+        let copy = side.clone(&side.url, "copy", "--mirror");
+        copy.fsck();
+        copy.git(["rev-parse", &deep])
+    });
+    both.alike(|side| side.at("work").git(["fetch", &side.url, &format!("{deep}:refs/x/y")]));
+    // What no file can be called git cannot have either.
+    let longer = format!("refs/heads/{}", vec!["fourteen-bytes"; 300].join("/"));
+    both.both(|side| {
+        let push = side.at("work").git(["push", &side.url, &format!("HEAD:{longer}")]);
+        push.failure();
+    });
+    both.alike(|side| side.at("work").git(["push", &side.url, &format!(":{deep}")]));
+}
+
+/// Nothing but an address is known there.
+#[test]
+fn ls_remote_outside_any_repository_shows_what_it_shows_in_one() {
+    let world = world();
+    let both = SideBySide::new(&world);
+    both.both(|side| {
+        let work = side.clone("origin", "work", "");
+        work.git("tag --annotate v1 --message one").success();
+    });
+    both.alike(|side| side.at("work").git(["push", &side.url, "main", "main:topic", "v1"]));
+    for options in ["", "--symref", "--exit-code --tags"] {
+        for pattern in ["", "HEAD", "t*"] {
+            let [inside, outside] = ["work", "."].map(|place| {
+                both.alike(|side| {
+                    let command = format!("ls-remote {options} {} {pattern}", side.url);
+                    side.agent.within(side.directory.join(place)).git(command)
+                })
+            });
+            let shown = |answer: &parler_harness::Answer| (answer.exit_code(), answer.out().to_owned());
+            assert_eq!(shown(&outside), shown(&inside), "{options} {pattern}");
+        }
+    }
+}
+
 #[test]
 fn a_room_takes_names_of_one_level_and_changes_of_directories_as_a_whole() {
     // A plain server refuses both: `funny refname`, and its files when all is to move at once.

@@ -57,6 +57,48 @@ fn annotated_and_light_tags_arrive_byte_for_byte() {
 }
 
 #[test]
+fn a_tag_that_ssh_keygen_signed_is_verified_where_it_arrives() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|directory| directory.join("ssh-keygen").is_file()) {
+        println!("no ssh-keygen here: nothing is signed");
+        return;
+    }
+    let world = world();
+    let origin = world.origin();
+    let alice = world.clone_of(&origin, "alice");
+    let bob = world.clone_of(&origin, "bob");
+    let key = world.path().join("key").display().to_string();
+    let made = alice.user().run(
+        "ssh-keygen",
+        ["-q", "-t", "ed25519", "-N", "", "-C", "alice", "-f", &key],
+    );
+    made.success();
+    alice.git("config gpg.format ssh").success();
+    alice
+        .git(["config", "user.signingKey", &format!("{key}.pub")])
+        .success();
+    alice.commit("a.txt", "one\n");
+    alice.git("tag --sign signed --message signed").success();
+    alice
+        .git("push --quiet parler::room/try HEAD:refs/heads/try signed")
+        .success();
+    bob.git("fetch --quiet parler::room/try tag signed").success();
+    let bytes = |place: &parler_harness::Repository<'_>| {
+        let tag = place.git("cat-file tag signed").success();
+        tag.out_bytes().to_vec()
+    };
+    assert_eq!(bytes(&bob), bytes(&alice));
+    let public = std::fs::read_to_string(format!("{key}.pub")).unwrap();
+    let signers = bob.write("signers", format!("alice@example.com {public}"));
+    bob.git("config gpg.format ssh").success();
+    bob.git(["config", "gpg.ssh.allowedSignersFile", signers.to_str().unwrap()])
+        .success();
+    bob.git("verify-tag signed")
+        .success()
+        .warns("Good \"git\" signature for alice@example.com");
+}
+
+#[test]
 fn a_fetched_branch_brings_its_tags_along() {
     let world = world();
     let origin = world.origin();

@@ -8,8 +8,8 @@ pub const MAX_ROOM_NAME_BYTES: usize = 64;
 pub const MAX_AGENT_NAME_BYTES: usize = 128;
 /// Longest name of a token.
 pub const MAX_TOKEN_NAME_BYTES: usize = 64;
-/// Longest ref name.
-pub const MAX_REF_NAME_BYTES: usize = 1024;
+/// Longest ref name: git can have none that is longer, because each may have to be a file.
+pub const MAX_REF_NAME_BYTES: usize = 4096;
 
 /// Largest message: the JSON that is posted, without bundle bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20; // 1 MiB
