@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::bundle::BundleHeader;
 use crate::git::{BULK_PATIENCE, GitChild, GitError, Side};
-use crate::repository::Repository;
+use crate::repository::{Repository, RepositoryError};
 use crate::spool::{Spool, SpoolWriter};
 
 mod delta;
+mod effort;
 pub(crate) mod entries;
 pub(crate) mod resolve;
 
@@ -27,13 +28,17 @@ pub struct BuiltBundle {
 }
 
 /// Makes the bundle that this header announces: everything its refs reach and its prerequisites do not. A temporary
-/// file, if the bundle is large, is made in `spool_dir`.
+/// file, if the bundle is large, is made in `spool_dir`. `most` bytes are what the hub takes, where that is known.
 ///
 /// The pack is thin: it may hold differences to objects of the prerequisites.
+///
+/// # Errors
+/// [`PackError::TooLarge`] as soon as the bundle is larger than that; the child is ended then.
 pub fn build_bundle(
     repository: &Repository,
     header: &BundleHeader,
     spool_dir: &Path,
+    most: Option<u64>,
 ) -> Result<BuiltBundle, PackError> {
     let mut spool = SpoolWriter::new(spool_dir);
     let spooled = |source| PackError::Spool { source };
@@ -51,6 +56,10 @@ pub fn build_bundle(
         let wanted = PACK_HEADER_BYTES - beginning.len();
         beginning.extend_from_slice(&piece[..read.min(wanted)]);
         spool.write_all(&piece[..read]).map_err(spooled)?;
+        let so_far = spool.size();
+        if let Some(most) = most.filter(|most| so_far > *most) {
+            return Err(PackError::TooLarge { most, so_far });
+        }
     }
     child.finish()?;
     let shortest = (PACK_HEADER_BYTES + header.object_format.raw_len()) as u64;
@@ -63,12 +72,15 @@ pub fn build_bundle(
     })
 }
 
-fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, GitError> {
+fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, PackError> {
     let mut revisions: String = header.refs.iter().map(|tip| format!("{}\n", tip.oid)).collect();
     // Exactly the header's prerequisites, so that header and pack agree on what the receiver has.
     revisions.extend(header.prerequisites.iter().map(|oid| format!("^{oid}\n")));
-    let mut pack_objects = repository
-        .command(Side::Push, "pack-objects")
+    let mut pack_objects = repository.command(Side::Push, "pack-objects");
+    for setting in effort::settings(repository, header)? {
+        pack_objects = pack_objects.setting(setting);
+    }
+    let mut pack_objects = pack_objects
         .args(["--revs", "--stdout", "--thin", "--delta-base-offset"])
         .metered(&["--progress", "--all-progress-implied"], &["-q"])
         .patience(BULK_PATIENCE);
@@ -100,9 +112,20 @@ pub enum PackError {
         /// What the system said.
         source: io::Error,
     },
+    /// The hub does not take so large a blob. git was ended when that was clear.
+    #[error("the bundle is over {most} bytes, the most that the hub takes; packing was stopped at {so_far}")]
+    TooLarge {
+        /// The hub's limit, in bytes.
+        most: u64,
+        /// How many bytes there were.
+        so_far: u64,
+    },
     /// git ended well and wrote something else than a pack.
     #[error("git pack-objects wrote no pack")]
     NotAPack,
+    /// The repository could not be read.
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     /// The child failed.
     #[error(transparent)]
     Git(#[from] GitError),

@@ -186,7 +186,7 @@ impl Repository {
     }
 
     /// A handle for one thread. Replace refs are not followed: what travels is what the ids say.
-    fn local(&self) -> gix::Repository {
+    pub(crate) fn local(&self) -> gix::Repository {
         let mut local = self.gix.to_thread_local();
         local.objects.ignore_replacements = true;
         local

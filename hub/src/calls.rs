@@ -177,10 +177,8 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("readPushes", "The messages that carry refs or a bundle")
             .query::<Seq>("since", "A version already had.")
             .header::<String>("if-none-match", "An `ETag` already had.")
-            .answers(Answer::json::<Pushes>(200, "What is newer.").with(&[Header::ETag, Header::ParlerHead]))
-            .answers(
-                Answer::empty(304, "The version is the one already had.").with(&[Header::ETag, Header::ParlerHead]),
-            ),
+            .answers(Answer::json::<Pushes>(200, "What is newer.").with(PUSHES_HEADERS))
+            .answers(Answer::empty(304, "The version is the one already had.").with(PUSHES_HEADERS)),
         Call::get(template::REFS, refs::get)
             .called("listRefs", "The hub's own fold of the refs")
             .answers(Answer::json::<RefList>(200, "By name.").with(head)),
@@ -209,6 +207,7 @@ const NOTES: &str = "Any value: the reader knows the notes of messages that are 
 const BUNDLE_FRAMES: &str = "For each a line `ID SIZE`, then its bytes.";
 const SAME_KEY: &str = "A request under the same key finds what the first one made.";
 const BEGUN_HEADERS: &[Header] = &[Header::Location, Header::ParlerHead, Header::UploadOffset];
+const PUSHES_HEADERS: &[Header] = &[Header::ETag, Header::ParlerBlobLimit, Header::ParlerHead];
 const UPLOAD_HEADERS: &[Header] = &[Header::ParlerHead, Header::UploadOffset];
 const BLOB_HEADERS: &[Header] = &[Header::AcceptRanges, Header::ETag, Header::ParlerHead];
 const PART_HEADERS: &[Header] = &[

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use git_remote_parler::pack::PackError;
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
     CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
@@ -416,6 +417,9 @@ impl From<PushError> for Error {
             PushError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             PushError::NotACommit { .. } => Self::usage(error),
             PushError::CutOff(cut_off) => cut_off.into(),
+            PushError::Pack(PackError::TooLarge { .. }) => {
+                Self::new(ErrorKind::Refused, error).then("git parler push --base REV, with a nearer base")
+            }
             PushError::Pack(_) | PushError::Git(_) => Self::fatal(error),
         }
     }

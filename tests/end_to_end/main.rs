@@ -31,6 +31,7 @@ mod json;
 mod killed_client;
 mod killed_hub;
 mod large_room;
+mod limits;
 mod local_hub_life;
 mod manuals;
 mod meters;

@@ -350,7 +350,9 @@ impl Push<'_, '_> {
 
     fn pack(&self, plan: &Plan) -> Result<Option<Packed>, PushError> {
         let Some(bundle) = &plan.bundle else { return Ok(None) };
-        let built = build_bundle(self.repository(), &bundle.header, &self.repository().parler_dir())?;
+        let spool_dir = self.repository().parler_dir();
+        let most = self.pusher.client.blob_limit();
+        let built = build_bundle(self.repository(), &bundle.header, &spool_dir, most)?;
         let tip = self.repository().resolve(&bundle.header.refs[0].oid.to_string())?;
         let summary = tip.commit.and_then(|commit| self.repository().subject(&commit).ok());
         Ok(Some(Packed::new(

@@ -12,6 +12,7 @@ use super::push_options::PushOptions;
 use super::{Session, SessionError};
 use crate::advertisement::is_pin;
 use crate::git::one_line;
+use crate::pack::PackError;
 use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
 
 /// A ref's status, as git reads it.
@@ -95,6 +96,13 @@ impl<O: Write, E: Write> Session<'_, O, E> {
             Err(SessionError::Push(PushError::Client(ClientError::Problem(problem)))) => {
                 let why = plain(&problem.detail);
                 wishes.iter_mut().for_each(|wish| wish.refuse(&why));
+                None
+            }
+            // So too where the hub had said so before.
+            Err(SessionError::Push(PushError::Pack(error @ PackError::TooLarge { .. }))) => {
+                let why = plain(&error.to_string());
+                wishes.iter_mut().for_each(|wish| wish.refuse(&why));
+                self.say("a nearer base makes a smaller bundle: git push -o base=REV, or push older commits first");
                 None
             }
             Err(error) => return Err(error),

@@ -24,7 +24,7 @@ pub fn bundle_of(repository: &Repository, refs: &[(&str, Oid)], prerequisites: &
             })
             .collect(),
     };
-    build_bundle(repository, &header, &repository.parler_dir()).unwrap()
+    build_bundle(repository, &header, &repository.parler_dir(), None).unwrap()
 }
 
 pub fn bytes_of(bundle: &BuiltBundle) -> Vec<u8> {
@@ -130,11 +130,72 @@ fn a_failing_child_is_told_in_one_line() {
             oid: tip,
         }],
     };
-    let error = build_bundle(&repository, &header, &repository.parler_dir())
+    let error = build_bundle(&repository, &header, &repository.parler_dir(), None)
         .unwrap_err()
         .to_string();
     assert!(
         error.contains("pack-objects") && error.contains(&blob) && !error.contains('\n'),
         "{error}"
     );
+}
+
+#[test]
+fn git_does_not_try_hard_where_nothing_gets_smaller() {
+    const LENGTH: usize = 17 << 20; // 17 MiB
+    let sandbox = Sandbox::new();
+    let sender = sandbox.init("sender", &[]);
+    let base = sender.commit("a", "text\n");
+    let mut state = 1_u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        let step = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        std::iter::repeat_with(step).take(length).collect()
+    };
+    let commit = |name: &str, content: &[u8]| {
+        fs::create_dir_all(sender.directory.join("deep")).unwrap();
+        fs::write(sender.directory.join("deep").join(name), content).unwrap();
+        sender.commit("a", &format!("text and {name}\n"))
+    };
+    // What one bundle from here to there is made with.
+    let settings = |tip: Oid, base: Oid| -> Vec<String> {
+        let repository = Repository::open(sandbox.counting_git("log"), &sender.git_dir()).unwrap();
+        let built = bundle_of(&repository, &[("refs/heads/main", tip)], &[base]);
+        sender.git(&["bundle", "verify", write(&sender, &built).to_str().unwrap()]);
+        let lines = sandbox.lines("log");
+        fs::remove_file(sandbox.path("log")).unwrap();
+        let packing = lines.iter().find(|line| line.contains("pack-objects")).unwrap();
+        let words: Vec<_> = packing.split(' ').map(str::to_owned).collect();
+        words
+            .windows(2)
+            .filter(|pair| pair[0] == "-c")
+            .map(|pair| pair[1].clone())
+            .collect()
+    };
+    let noisy = commit("noise", &noise(LENGTH));
+    assert_eq!(
+        settings(noisy, base),
+        ["pack.compression=0", "core.bigFileThreshold=8m"]
+    );
+    let text = commit("text", &b"a line of some text\n".repeat(LENGTH / 20));
+    assert_eq!(settings(text, noisy), [""; 0]);
+    // Both together, noise beside much small text, and too little noise.
+    assert_eq!(settings(text, base), [""; 0]);
+    for number in 0..4 {
+        fs::write(
+            sender.directory.join(format!("small{number}")),
+            b"text\n".repeat(120_000),
+        )
+        .unwrap();
+    }
+    let beside = commit("noise", &noise(LENGTH / 2));
+    assert_eq!(settings(beside, text), [""; 0]);
+    let little = commit("noise", &noise(LENGTH / 2));
+    assert_eq!(settings(little, beside), [""; 0]);
+    // Who has said how hard git is to try is obeyed.
+    sender.git(&["config", "core.compression", "1"]);
+    assert_eq!(settings(noisy, base), ["core.bigFileThreshold=8m"]);
+    sender.git(&["config", "core.bigFileThreshold", "1g"]);
+    assert_eq!(settings(noisy, base), [""; 0]);
 }

@@ -48,6 +48,8 @@ pub struct Client {
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
+    /// The largest blob that the hub takes, once it has said so.
+    blob_limit: Cell<Option<u64>>,
     pub(crate) reviving: Reviving,
     pub(crate) witness: Arc<dyn Witness>,
 }
@@ -91,6 +93,7 @@ impl Client {
             http,
             session,
             attempt: Cell::new(1),
+            blob_limit: Cell::new(None),
             witness: Arc::new(NoWitness),
         })
     }
@@ -116,6 +119,12 @@ impl Client {
     /// The hub's address.
     pub fn address(&self) -> &HubAddress {
         &self.options.address
+    }
+
+    /// The size of the largest blob that the hub takes, in bytes, as far as it has said. Its answers to
+    /// [`Client::pushes`] say it, one that there is no such room too.
+    pub fn blob_limit(&self) -> Option<u64> {
+        self.blob_limit.get()
     }
 
     /// The hub's id: known from the session, or one is opened.
@@ -476,6 +485,10 @@ impl Client {
         };
         if let (Some((hub, room)), Some(asked), Some(head)) = (&place, &asked, head_of(response.headers())) {
             self.witness.told(hub, room, &head, asked);
+        }
+        let limit = response.headers().get(paths::BLOB_LIMIT_HEADER);
+        if let Some(limit) = limit.and_then(|limit| limit.to_str().ok()?.parse().ok()) {
+            self.blob_limit.set(Some(limit));
         }
         if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
             return Ok(response);

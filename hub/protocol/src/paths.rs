@@ -131,6 +131,8 @@ pub fn room_of(path: &str) -> Option<RoomName> {
 
 /// On every room answer, 304 too: the log's head, `SEQ H`.
 pub const HEAD_HEADER: &str = "parler-head";
+/// On every answer to `pushes`, 304 and 404 too: the size of the largest blob that the hub takes, in bytes.
+pub const BLOB_LIMIT_HEADER: &str = "parler-blob-limit";
 /// On a message that brings a blob's bytes behind it: the length of the message's JSON in bytes.
 pub const MESSAGE_LENGTH_HEADER: &str = "parler-message-length";
 /// On a message that brings a blob uploaded before: the upload's id.

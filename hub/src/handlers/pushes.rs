@@ -1,15 +1,17 @@
 //! The messages that carry refs or bundles: what a git client folds into the room's refs.
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::{BundleId, Head, HubId, RoomName, Seq};
+use parler_protocol::{BundleId, Head, HubId, RoomName, Seq, paths};
 use serde::Serialize;
 
 use crate::answer::{tell_head, with_messages};
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
+
+const BLOB_LIMIT_HEADER: HeaderName = HeaderName::from_static(paths::BLOB_LIMIT_HEADER);
 
 #[derive(Serialize)]
 struct Before<'a> {
@@ -30,7 +32,15 @@ struct After {
 }
 
 /// `GET /v1/rooms/{room}/pushes?since=`
-pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Result<Response, Refusal> {
+pub(crate) async fn get(call: RoomCall, query: Parameters, headers: HeaderMap) -> Response {
+    let most = HeaderValue::from(call.state.options.limits.max_blob_bytes);
+    let mut response = answer(call, query, headers).await.into_response();
+    // Whoever is going to push asks here first, also for a room that is not there yet.
+    response.headers_mut().insert(BLOB_LIMIT_HEADER, most);
+    response
+}
+
+async fn answer(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Result<Response, Refusal> {
     let since = query.take("since")?.unwrap_or(Seq::ZERO);
     query.finish()?;
     let most = call.state.options.limits.pushes_bytes;

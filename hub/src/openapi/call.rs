@@ -64,6 +64,7 @@ pub(crate) enum Header {
     ContentRange,
     ETag,
     Location,
+    ParlerBlobLimit,
     ParlerHead,
     UploadOffset,
 }

@@ -198,11 +198,12 @@ impl Writer {
 }
 
 impl Header {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::AcceptRanges,
         Self::ContentRange,
         Self::ETag,
         Self::Location,
+        Self::ParlerBlobLimit,
         Self::ParlerHead,
         Self::UploadOffset,
     ];
@@ -213,6 +214,7 @@ impl Header {
             Self::ContentRange => "Content-Range",
             Self::ETag => "ETag",
             Self::Location => "Location",
+            Self::ParlerBlobLimit => "Parler-Blob-Limit",
             Self::ParlerHead => "Parler-Head",
             Self::UploadOffset => "Upload-Offset",
         }
@@ -224,7 +226,7 @@ impl Header {
             Self::ContentRange => json!({ "type": "string", "pattern": r"^bytes ([0-9]+-[0-9]+|\*)/[0-9]+$" }),
             Self::ETag => json!({ "type": "string", "pattern": "^\"[0-9a-f]+\"$" }),
             Self::Location => json!({ "type": "string", "pattern": "^/v1/" }),
-            Self::UploadOffset => json!({ "type": "integer", "minimum": 0 }),
+            Self::ParlerBlobLimit | Self::UploadOffset => json!({ "type": "integer", "minimum": 0 }),
             Self::ParlerHead => json!({ "type": "string", "pattern": "^[0-9]+ [0-9a-f]{64}$" }),
         }
     }
@@ -236,6 +238,7 @@ impl Header {
             Self::ETag => "What to send as `If-None-Match`, or `If-Range`.",
             Self::Location => "Where it is.",
             Self::UploadOffset => "How many bytes the hub has.",
+            Self::ParlerBlobLimit => "The size of the largest blob that the hub takes, in bytes.",
             Self::ParlerHead => "How far the room's log reaches, and the chain there.",
         };
         json!({ "description": description, "required": true, "schema": self.schema() })
