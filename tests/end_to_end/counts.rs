@@ -178,7 +178,8 @@ fn pins_do_not_pile_up_as_files() {
     assert_eq!(work.pins().len(), 2 * 56);
     let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
     assert!(children.len() <= 4, "{children:#?}");
-    assert_eq!(files(&bobs), if packs_by_pattern { 0 } else { 2 * 56 });
+    // Those of its first fetch: many at once are never files, whatever git there is.
+    assert_eq!((files(&bobs), bobs.pins().len()), (2, 2 * 56));
     let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
     assert!(children.len() <= 3, "{children:#?}");
     bobs.fsck();

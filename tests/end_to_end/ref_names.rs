@@ -100,7 +100,12 @@ fn names_as_deep_and_as_long_as_git_can_have_them_travel() {
         copy.fsck();
         copy.git(["rev-parse", &deep])
     });
-    both.alike(|side| side.at("work").git(["fetch", &side.url, &format!("{deep}:refs/x/y")]));
+    both.both(|side| {
+        let fetch = side.at("work").git(["fetch", &side.url, &format!("{deep}:refs/x/y")]);
+        fetch.success();
+        let work = side.repository("work");
+        assert_eq!(work.rev("refs/x/y"), work.rev("HEAD"));
+    });
     // What no file can be called git cannot have either.
     let longer = format!("refs/heads/{}", vec!["fourteen-bytes"; 300].join("/"));
     both.both(|side| {
