@@ -49,6 +49,7 @@ mod refs;
 mod rendering;
 mod repositories;
 mod repository_matrix;
+mod retention;
 mod room_head;
 mod secrets;
 mod several_machines;

@@ -561,7 +561,6 @@ async fn repair_removes_what_is_nobodys_and_nothing_else() {
         (&2.into(), &10.into())
     );
     assert_clean(&data);
-
     // Damage stays as it is.
     flip(&blob_file(&data));
     let before = fs::read(blob_file(&data)).unwrap();
