@@ -65,7 +65,9 @@ impl NewFile {
 
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.temporary.write(bytes)
+        // Named as the file that it is for.
+        let written = self.temporary.as_file_mut().write(bytes);
+        written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -50,7 +50,7 @@ fn stage(world: &World) -> Stage<'_> {
 }
 
 /// What is half written below a directory: our own files, and what git's are called meanwhile.
-fn half_written(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn half_written(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());

@@ -21,6 +21,7 @@ mod fetches_interrupted;
 mod fetching;
 mod files;
 mod forgotten_modules;
+mod full_places;
 mod handoff_life;
 mod histories;
 mod hostile_bundles;

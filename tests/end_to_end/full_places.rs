@@ -1,0 +1,235 @@
+//! A disk that takes nothing at one place of those that a client writes: what is a cache costs time alone, everything else
+//! ends with one line that names the place, changes nothing, and works when there is room again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parler_harness::{Agent, CallKind, Fault, SystemCalls};
+
+use super::ended_commands::half_written;
+use super::{hub_server, noise, world};
+
+/// What is done where, and what fails there.
+struct Case<'a> {
+    command: &'a str,
+    call: CallKind,
+    /// Part of the path.
+    path: &'a str,
+    /// What the error line says; none: the command succeeds all the same.
+    words: Option<&'a str>,
+}
+
+struct Stage<'w> {
+    library: SystemCalls,
+    trace: PathBuf,
+    bob: Agent<'w>,
+}
+
+impl Stage<'_> {
+    /// Runs a command while such calls fail, and tells whether one did.
+    fn run(&self, command: &str, fault: &Fault) -> (parler_harness::Answer, bool) {
+        let _ = fs::remove_file(&self.trace);
+        let mut bob = self.bob.clone();
+        for (name, value) in self.library.variables_with(&self.trace, fault) {
+            bob = bob.with(name, value);
+        }
+        let answer = bob.git(command).either();
+        let trace = fs::read_to_string(&self.trace).unwrap_or_default();
+        (answer, trace.lines().any(|line| line.starts_with("fault ")))
+    }
+
+    fn check(&self, case: &Case<'_>, error: &'static str, before: impl Fn(), after: impl Fn(bool)) {
+        let what = format!("{}: {:?} {} {error}", case.command, case.call, case.path);
+        before();
+        let fault = Fault {
+            call: case.call,
+            nth: 1,
+            and_on: true,
+            error,
+            path: case.path.to_owned(),
+        };
+        let (answer, has_failed) = self.run(case.command, &fault);
+        assert!(has_failed, "{what}: nothing failed: {answer:?}");
+        match case.words {
+            None => assert!(answer.is_success(), "{what}: {answer:?}"),
+            Some(words) => {
+                assert!(!answer.is_success(), "{what}: {answer:?}");
+                let reason = match error {
+                    "ENOSPC" => "No space left on device",
+                    _ => "Input/output error",
+                };
+                let said = answer.err();
+                assert!(said.contains(words) && said.contains(reason), "{what}: {answer:?}");
+            }
+        }
+        after(answer.is_success());
+        for place in [self.bob.parler_home(), self.bob.directory().to_owned()] {
+            assert_eq!(half_written(&place), Vec::<PathBuf>::new(), "{what}: {answer:?}");
+        }
+        self.bob.git(case.command).success();
+        after(true);
+    }
+}
+
+#[test]
+fn each_place_that_takes_nothing_is_named_or_done_without() {
+    let world = world();
+    let hub = hub_server::start(&world);
+    let origin = world.origin();
+    let (author, place) = (world.clone_of(&origin, "author"), world.clone_of(&origin, "place"));
+    let alice = world.stranger("alice").on(&hub).at(&author);
+    let code = alice.parler("invite --group full").success().word().to_owned();
+    let bob = world.stranger("bob").on(&hub).at(&place);
+    bob.parler(["join", &code]).success();
+    let tip = author.commit("a.txt", "small\n");
+    alice
+        .git("push --quiet parler::room/full HEAD:refs/heads/small")
+        .success();
+    author.write("noise", noise(2 << 20, 3));
+    author.git("add noise").success();
+    author.git("commit --quiet --message noise").success();
+    let large = author.rev("HEAD");
+    alice
+        .git("push --quiet parler::room/full HEAD:refs/heads/large")
+        .success();
+    let (id, _) = author.pins().into_iter().find(|(_, oid)| *oid == large).unwrap();
+    let id = id.trim_start_matches("refs/parler/").to_owned();
+
+    let directory = world.directory("calls");
+    let stage = Stage {
+        library: SystemCalls::watched_in(&world),
+        trace: directory.join("trace"),
+        bob: bob.clone(),
+    };
+    let known = place.refs();
+    let forget = || {
+        for name in place.refs().into_keys().filter(|name| !known.contains_key(name)) {
+            place.git(["update-ref", "-d", &name]).success();
+        }
+        let _ = fs::remove_file(place.git_dir().join("FETCH_HEAD"));
+        place.git("repack -adq").success();
+        place.git("prune --expire=now").success();
+        let _ = fs::remove_dir_all(place.git_dir().join("parler"));
+        let _ = fs::remove_file(place.path().join("got.bundle"));
+        let _ = fs::remove_dir_all(bob.parler_home().join("state"));
+    };
+    let small = "fetch parler::room/full small:refs/remotes/there/small";
+    let big = "fetch parler::room/full large:refs/remotes/there/large";
+    let to_file = format!("parler fetch {id} --room full -o got.bundle");
+    let case = |command, call, path, words| Case {
+        command,
+        call,
+        path,
+        words,
+    };
+    let cases = [
+        // Caches, and what is only remembered.
+        case(small, CallKind::Make, "/parler/rooms/", None),
+        case(small, CallKind::Write, "/parler/rooms/", None),
+        case(small, CallKind::Make, "/state/", None),
+        case(small, CallKind::Write, "/state/", None),
+        // The objects, small and large, and what names them.
+        case(small, CallKind::Write, "/tmp_objdir-parler-", Some("")),
+        case(big, CallKind::Write, "/tmp_objdir-parler-", Some("")),
+        case(
+            big,
+            CallKind::Make,
+            "/tmp_keep-parler-",
+            Some("cannot write the repository's objects"),
+        ),
+        case(
+            big,
+            CallKind::Write,
+            "/tmp_keep-parler-",
+            Some("cannot write the repository's objects"),
+        ),
+        case(
+            big,
+            CallKind::Rename,
+            "/objects/pack/",
+            Some("cannot write the repository's objects"),
+        ),
+        // A file of somebody's own.
+        case(&to_file, CallKind::Make, "/.parler-", Some("got.bundle")),
+        case(&to_file, CallKind::Write, "/.parler-", Some("got.bundle")),
+        case(&to_file, CallKind::Sync, "/.parler-", Some("got.bundle")),
+    ];
+    for case in &cases {
+        let errors: &[&str] = match case.call {
+            CallKind::Write => &["ENOSPC", "EIO"],
+            _ => &["ENOSPC"],
+        };
+        for error in errors.iter().copied() {
+            let after = |has_succeeded: bool| {
+                if !has_succeeded {
+                    let now = place.refs();
+                    assert_eq!(now, known, "{} {}", case.command, case.path);
+                    assert!(!place.path().join("got.bundle").exists());
+                }
+            };
+            stage.check(case, error, forget, after);
+            place.fsck();
+        }
+    }
+    assert!(place.has(&tip) || place.has(&large) || place.path().join("got.bundle").exists());
+}
+
+#[test]
+fn a_push_whose_spool_is_full_says_so_and_a_key_that_cannot_be_kept_is_not_used() {
+    let world = world();
+    let hub = hub_server::start(&world);
+    let place = world.clone_of(&world.origin(), "place");
+    let bob = world.stranger("bob").on(&hub).at(&place);
+    bob.parler("invite --group full").success();
+    place.git("config pack.compression 0").success();
+    place.write("noise", noise(9 << 20, 3));
+    place.git("add noise").success();
+    place.git("commit --quiet --message noise").success();
+    let directory = world.directory("calls");
+    let stage = Stage {
+        library: SystemCalls::watched_in(&world),
+        trace: directory.join("trace"),
+        bob: bob.clone(),
+    };
+    let nothing_pushed = |has_succeeded: bool| {
+        let refs = super::room_refs(&bob, "full");
+        assert_eq!(refs.contains_key("refs/heads/main"), has_succeeded, "{refs:?}");
+    };
+    // Nameless files show the directory that they are in.
+    let push = Case {
+        command: "push parler::room/full main",
+        call: CallKind::Write,
+        path: "/.git/parler/#",
+        words: Some(""),
+    };
+    stage.check(&push, "ENOSPC", || {}, nothing_pushed);
+    let keys = bob.parler_home().join("config/agents");
+    let kept = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
+    let before = kept(&keys);
+    let connect = Case {
+        command: "parler connect --as carol",
+        call: CallKind::Write,
+        path: "/config/agents/",
+        words: Some("config/agents"),
+    };
+    for (command, call) in [
+        ("parler connect --as carol", CallKind::Write),
+        ("parler connect --as dave", CallKind::Make),
+    ] {
+        let connect = Case {
+            command,
+            call,
+            ..connect
+        };
+        stage.check(
+            &connect,
+            "ENOSPC",
+            || {},
+            |has_succeeded| {
+                if !has_succeeded {
+                    assert!(kept(&keys) <= before + 1, "no key that was not kept whole");
+                }
+            },
+        );
+    }
+}
