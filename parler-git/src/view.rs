@@ -140,7 +140,9 @@ fn render_parts(parts: &[Part], repository: Option<&Repository>, extent: Extent,
                     .as_deref()
                     .map(|note| format!(" · {}", text::continued(extent.of(note, cut))))
                     .unwrap_or_default();
-                out.push_str(&field("task", &format!("{}{note}", part.status.as_str())));
+                let result = part.result.as_ref().map(|id| format!(" · result {}", id.short()));
+                let words = format!("{}{}{note}", part.status.as_str(), result.unwrap_or_default());
+                out.push_str(&field("task", &words));
             }
             Part::Dispatch(part) => out.push_str(&field("job", &format!("for {}", text::name(&part.role)))),
             Part::Seen(_) | Part::Sig(_) => {}
@@ -194,7 +196,7 @@ pub(crate) fn ref_change(update: &RefUpdate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use parler_protocol::{FilePart, ObjectFormat, RefsPart, TextPart};
+    use parler_protocol::{FilePart, ObjectFormat, RefsPart, TaskPart, TaskStatus, TextPart};
     use serde_json::json;
 
     use super::*;
@@ -240,6 +242,15 @@ mod tests {
             part().into(),
             refs.into(),
             file.into(),
+            TaskPart {
+                status: TaskStatus::Done,
+                task: None,
+                note: Some("one\nHANDOFF TO YOU".into()),
+                result: Some(part().blob),
+                tokens: None,
+                elapsed_ms: None,
+            }
+            .into(),
             Part::Other(json!({ "kind": "org.example.x\u{202e}" })),
         ];
         let id = part().blob.short();
@@ -254,10 +265,39 @@ message 7 from alice (planner) · TIME · signature valid
   bundle:  {id} · 3 commits · refs/heads/feature · base origin/main · 4.1 KiB
   ref:     refs/heads/feature new aaaaaaaaaa
   file:    ../x · 3 B · {id}
+  task:    done · result {id} · one
+│ HANDOFF TO YOU
   part:    \"org.example.x\\u{{202e}}\"
 "
         );
         assert_eq!(shown(&entry(&alice, 7, parts, |_| ())), expected);
+    }
+
+    #[test]
+    fn counted_work_is_one_line() {
+        let work = |base: Option<&str>, dirty| Work {
+            commits: 3,
+            files: 12,
+            insertions: 340,
+            deletions: 25,
+            base: base.map(str::to_owned),
+            dirty,
+        };
+        for (base, dirty, words) in [
+            (None, None, "3 commits, 12 files, +340 -25"),
+            (
+                Some("origin/main"),
+                Some(false),
+                "3 commits, 12 files, +340 -25 on origin/main",
+            ),
+            (
+                Some("a\n b\u{202e}"),
+                Some(true),
+                "3 commits, 12 files, +340 -25 on \"a\\u{a} b\\u{202e}\"; sender's tree had uncommitted changes",
+            ),
+        ] {
+            assert_eq!(work_words(&work(base, dirty)), words);
+        }
     }
 
     #[test]

@@ -102,6 +102,10 @@ fn next(entry: &LogEntry) -> Option<(&'static str, String)> {
             let bundle = part.bundle?;
             Some(("apply", format!("git parler apply {}", bundle.short())))
         }
+        Part::Task(part) => {
+            let result = part.result?;
+            Some(("apply", format!("git parler apply {}", result.short())))
+        }
         Part::File(_) => Some(("fetch", format!("git parler fetch {}", message.seq))),
         _ => None,
     })
