@@ -178,7 +178,7 @@ fn data_of_every_older_format_is_served() {
         assert_eq!(number_and_text(last), (4, "the last".to_owned()));
         user.parler("send --room build more").success();
         user.parler("hub stop").success();
-        user.parler("recv --room build").success().says("more");
+        user.parler("recv --room build --all").success().says("more");
     }
 }
 
