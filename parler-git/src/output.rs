@@ -221,8 +221,6 @@ impl Output {
             if !is_paged && begun.elapsed() >= READER_PATIENCE {
                 return Ok(());
             }
-            // The look itself does not wait where nothing changes at all.
-            std::thread::sleep(LOOK);
         }
         match self.result.get_ref() {
             // It has read all there is: whoever leaves it now has been shown it.
