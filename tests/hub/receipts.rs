@@ -56,6 +56,13 @@ impl Stage {
         next
     }
 
+    /// Waits until what the hub wrote down before is there to be told: one thread writes, in order.
+    async fn settle(&self) {
+        let text = text_message("a message behind it");
+        let posted = self.alice.post(&paths::messages(&self.room.room), &text).await;
+        posted.expect(201).head();
+    }
+
     async fn fetch(&self, range: Option<&str>) {
         let path = paths::blob(&self.room.room, &self.id());
         let ranged = |request: hyper::http::request::Builder| match range {
@@ -146,6 +153,7 @@ async fn half_of_a_blob_is_not_fetched_and_both_halves_are() {
     stage.fetch(Some(&format!("bytes=0-{}", half - 1))).await;
     stage.fetch(Some(&format!("bytes=0-{}", half - 1))).await;
     stage.fetch(Some(&format!("bytes={}-", half + 1))).await;
+    stage.settle().await;
     let before = stage.receipts().await;
     assert_eq!(reader(&before).fetched, Some(false), "a byte is missing");
     let middle = format!("bytes={half}-{half}");
@@ -161,6 +169,7 @@ async fn a_download_that_nobody_reads_is_not_fetched() {
     let mut stalled = ask_closing(&stage.bob, "GET", &path, "").await;
     let mut first = [0; 1024];
     stalled.read_exact(&mut first).await.unwrap();
+    stage.settle().await;
     let now = stage.receipts().await;
     assert_eq!(reader(&now).fetched, Some(false));
     drop(stalled);
