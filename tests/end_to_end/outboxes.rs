@@ -2,9 +2,11 @@
 //! reaches it, whatever became of the processes in between.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use parler_harness::{Agent, Cut, CuttingProxy, HubProcess, World};
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::{hub_server, world};
@@ -184,6 +186,31 @@ fn a_draft_that_was_stored_before_is_not_stored_again() {
         .warns("sent what waited, as message 2 of 'talk'");
     assert_eq!(said(&alice), ["one", "two"]);
     assert!(!file.exists());
+}
+
+/// Killed while it waits for the hub: what was queued is on the disk before anything is asked.
+#[test]
+fn a_process_that_dies_on_the_way_loses_nothing() {
+    let world = world();
+    let proxy = CuttingProxy::listen();
+    let hub = hub_server::start_behind(&world, &proxy);
+    let alice = world.agent("alice").with("PARLER_HUB", proxy.url());
+    alice.parler("invite --group talk").success();
+    // Somebody who listens and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.lead_to(&silent.local_addr().unwrap().to_string());
+    for words in ["one", "two"] {
+        let sending = alice.start("git-parler", ["send", "--room", "talk", "--queue", words]);
+        let _held = silent.accept().unwrap();
+        sending.signal(Signal::KILL);
+        assert_eq!(sending.wait().either().signal(), Some(9));
+    }
+    proxy.lead_to(hub.authority());
+    alice
+        .parler("rooms")
+        .success()
+        .warns("sent what waited, as message 2 of 'talk'");
+    assert_eq!(said(&alice), ["one", "two"]);
 }
 
 #[test]
