@@ -312,7 +312,7 @@ fn words(command: &str, number: u64, argument: &str) -> Vec<OsString> {
 fn free_strings() -> BTreeSet<String> {
     let schema = serde_json::to_value(schemars::schema_for!(Message)).unwrap();
     let defs = schema["$defs"].as_object().unwrap();
-    fn is_free(schema: &Value, defs: &serde_json::Map<String, Value>) -> bool {
+    fn is_free(schema: &Value) -> bool {
         let is_string =
             |kind: &Value| kind == "string" || kind.as_array().is_some_and(|kinds| kinds.contains(&json!("string")));
         if is_string(&schema["type"]) {
@@ -326,7 +326,7 @@ fn free_strings() -> BTreeSet<String> {
             .iter()
             .filter_map(|key| schema[*key].as_array())
             .flatten();
-        nested.chain(schema.get("items")).any(|schema| is_free(schema, defs))
+        nested.chain(schema.get("items")).any(is_free)
     }
     let mut found = BTreeSet::new();
     let root = ("Message".to_owned(), schema.clone());
@@ -336,7 +336,7 @@ fn free_strings() -> BTreeSet<String> {
         .chain([root])
     {
         for (field, schema) in definition["properties"].as_object().into_iter().flatten() {
-            if is_free(schema, defs) {
+            if is_free(schema) {
                 found.insert(format!("{name}.{field}"));
             }
         }
