@@ -3,16 +3,16 @@
 
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
-    BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenSession, Page,
-    PostMessage, Posted, Pushes, Receipts, RefList, RoomAnswer, RoomList, SessionOpened, TokenCreated, TokenList,
-    TokenSummary, UploadProgress, WantedBundles,
+    AgentList, BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenDm,
+    OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RoomAnswer, RoomList, SessionOpened,
+    TokenCreated, TokenList, TokenSummary, UploadProgress, WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
 
 use crate::handlers::{
-    blobs, bundles, cursor, events, health, invites, messages, openapi, pushes, receipts, refs, rooms, sessions,
-    stream, tokens, uploads,
+    blobs, bundles, contacts, cursor, events, health, invites, messages, openapi, pushes, receipts, refs, rooms,
+    sessions, stream, tokens, uploads,
 };
 use crate::openapi::{Answer, Call, Header};
 
@@ -57,7 +57,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("createInvite", "Invite into a room")
             .takes::<CreateInvite>()
             .answers(Answer::json::<InviteCreated>(201, "The invite."))
-            .refuses(&[Code::NotFound, Code::StorageFull]),
+            .refuses(&[Code::NameReserved, Code::NotFound, Code::StorageFull]),
         Call::post(paths::JOIN, invites::join)
             .called("join", "Redeem an invite")
             .takes::<Join>()
@@ -67,7 +67,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("createRoom", "Make a channel")
             .takes::<CreateRoom>()
             .answers(Answer::json::<RoomAnswer>(201, "The room.").with(head))
-            .refuses(&[Code::RoomExists, Code::StorageFull]),
+            .refuses(&[Code::NameReserved, Code::RoomExists, Code::StorageFull]),
         Call::get(paths::ROOMS, rooms::list)
             .called("listRooms", "The rooms I am in")
             .answers(Answer::json::<RoomList>(200, "By name.")),
@@ -79,6 +79,18 @@ pub(crate) fn calls() -> Vec<Call> {
                 paths::EVENT_STREAM_TYPE,
             ))
             .refuses(&[Code::RateLimited]),
+        Call::get(paths::AGENTS, contacts::list)
+            .called("listAgents", "The agents I can write to")
+            .answers(Answer::json::<AgentList>(
+                200,
+                "In the order in which the hub came to know them.",
+            )),
+        Call::post(paths::DMS, contacts::open)
+            .called("openDm", "Open the direct room of two agents")
+            .takes::<OpenDm>()
+            .answers(Answer::json::<RoomAnswer>(200, "The room, which there was.").with(head))
+            .answers(Answer::json::<RoomAnswer>(201, "The room, which was made.").with(head))
+            .refuses(&[Code::NotFound, Code::StorageFull]),
         Call::post(paths::TOKENS, tokens::create)
             .called("createToken", "Make a token for CI")
             .takes::<CreateToken>()

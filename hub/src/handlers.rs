@@ -3,6 +3,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod bundles;
+pub(crate) mod contacts;
 pub(crate) mod cursor;
 pub(crate) mod events;
 pub(crate) mod health;

@@ -108,6 +108,7 @@ impl From<StoreError> for Refusal {
             StoreError::InvalidInvite => ErrorCode::InvalidInvite,
             StoreError::NotAdmitted => ErrorCode::NotAdmitted,
             StoreError::RoomExists(_) => ErrorCode::RoomExists,
+            StoreError::RoomReserved(_) => ErrorCode::NameReserved,
             StoreError::TokenExists(_) => ErrorCode::TokenExists,
             StoreError::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             StoreError::RefDirectoryConflict(..) => ErrorCode::RefDirectoryConflict,

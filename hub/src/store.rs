@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parler_protocol::api::{InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary, TokenSummary};
+use parler_protocol::api::{Contact, InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary, TokenSummary};
 use parler_protocol::{
     AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
     RoomName, Seq, TokenName,
@@ -82,6 +82,24 @@ pub struct NewInvite {
     pub max_uses: u32,
     /// Now, milliseconds since 1970.
     pub now: i64,
+}
+
+/// To whom an agent can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// To those who are in a room with it.
+    SharedRooms,
+    /// To everybody that the hub knows.
+    Everybody,
+}
+
+/// A direct room that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedDm {
+    /// The room.
+    pub room: RoomAnswer,
+    /// Whether it was made now.
+    pub is_new: bool,
 }
 
 /// The blob that a message brings.
@@ -293,6 +311,9 @@ pub enum StoreError {
     /// The room's name is taken.
     #[error("a room {0} exists")]
     RoomExists(RoomName),
+    /// The name is that of the direct room of two agents, whether there is one or not.
+    #[error("'{0}' is the name of a direct room, which has no owner and no invites")]
+    RoomReserved(RoomName),
     /// The name is that of a token that is in use, or of another maker's.
     #[error("the token name '{0}' is taken")]
     TokenExists(TokenName),
@@ -376,6 +397,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Joins an existing channel without an invite, as the local hub lets its own user's agents.
     async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError>;
+
+    /// Opens the direct room of two agents, which is made once. `NotFound`: the other one is not known, not within reach, or
+    /// has left it.
+    async fn open_dm(&self, agent: AgentId, other: AgentId, reach: Reach, now: i64) -> Result<OpenedDm, StoreError>;
+
+    /// The agents that this one can write to, in the order in which they became known.
+    async fn contacts(&self, agent: AgentId, reach: Reach) -> Result<Vec<Contact>, StoreError>;
 
     /// Makes a token. `NotFound`: the maker is not in one of its rooms.
     async fn create_token(&self, token: NewToken) -> Result<TokenSummary, StoreError>;

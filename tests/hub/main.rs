@@ -12,6 +12,7 @@ mod blobs;
 mod bundles;
 mod check;
 mod client;
+mod dms;
 mod documented;
 mod drain;
 mod fixtures;

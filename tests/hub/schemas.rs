@@ -10,7 +10,9 @@ use crate::support::{TestHub, openapi};
 
 /// Each file with its schema.
 const FILES: &[(&str, &str)] = &[
+    ("agents-answer.json", "AgentList"),
     ("cursor.json", "Cursor"),
+    ("dm-request.json", "OpenDm"),
     ("invite-answer.json", "InviteCreated"),
     ("invite-request.json", "CreateInvite"),
     ("join-request.json", "Join"),

@@ -5,11 +5,13 @@ use std::time::Duration;
 use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
-    CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, Page, Posted, Pushes, Receipts,
-    RoomAnswer, RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
+    AgentList, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenDm, Page, Posted,
+    Pushes, Receipts, RoomAnswer, RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
-use parler_protocol::{BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths};
+use parler_protocol::{
+    AgentId, BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths,
+};
 use serde::Serialize;
 
 use crate::request::{Request, RequestBody};
@@ -92,6 +94,28 @@ impl Client {
             }
         }
         Ok(list)
+    }
+
+    /// The agents I can write to.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn agents(&self) -> Result<AgentList, ClientError> {
+        self.call(&Request::get(paths::AGENTS.to_owned()))
+    }
+
+    /// Opens the direct room of me and another agent, which is made once. It has the name that both of us know
+    /// ([`RoomName::direct`]).
+    ///
+    /// # Errors
+    /// `not_found` for an agent that is not known, not within reach, or has left it; and as every call.
+    pub fn open_dm(&self, agent: &AgentId) -> Result<RoomAnswer, ClientError> {
+        let opened: RoomAnswer = self.call(&self.json(Method::POST, paths::DMS, &OpenDm { agent: *agent })?)?;
+        match opened.room == RoomName::direct(&self.identity().key.id(), agent) {
+            true => Ok(opened),
+            // What is meant for one agent would reach another.
+            false => Err(self.not_a_hub("the direct room of other agents")),
+        }
     }
 
     /// A room: how far it reaches.

@@ -167,6 +167,40 @@ pub struct RoomAnswer {
     pub head: Head,
 }
 
+/// `POST /v1/dms`: the direct room of me and another agent, which is made once. The answer is a [`RoomAnswer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenDm {
+    /// The other agent.
+    pub agent: AgentId,
+}
+
+/// `GET /v1/agents`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentList {
+    /// The agents I share a room with; on the local hub all of them. In the order in which the hub came to know them.
+    pub agents: Vec<Contact>,
+}
+
+/// One agent I can write to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Contact {
+    /// The agent's key.
+    pub id: AgentId,
+    /// Its newest name.
+    pub name: AgentName,
+    /// Its newest role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentName>,
+    /// When the hub last heard from it, milliseconds since 1970.
+    pub last_seen: i64,
+    /// The rooms that both of us are in, by name.
+    pub rooms: Vec<RoomName>,
+    /// Our direct room, where both of us are in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dm: Option<RoomName>,
+}
+
 /// `GET /v1/rooms`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RoomList {
@@ -187,6 +221,21 @@ pub struct RoomSummary {
     pub unread: u64,
     /// Its log's head.
     pub head: Head,
+    /// Of a direct room: who the other one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<Peer>,
+}
+
+/// The other one of a direct room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Peer {
+    /// The agent's key.
+    pub id: AgentId,
+    /// Its newest name.
+    pub name: AgentName,
+    /// Its newest role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentName>,
 }
 
 /// `GET /v1/rooms/{room}/members`

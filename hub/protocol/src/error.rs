@@ -55,7 +55,8 @@ error_codes! {
     MethodNotAllowed "method_not_allowed" 405 false;
     /// The `Host` of the request is not one this hub answers to.
     MisdirectedRequest "misdirected_request" 421 false;
-    /// Names that begin with `ci/`, or look as if they did, are those of tokens.
+    /// Names of agents that begin with `ci/`, or look as if they did, are those of tokens; names of rooms may be those of
+    /// direct rooms.
     NameReserved "name_reserved" 400 false;
     /// The hub gave up this content because of its age. It can come back only from somebody who has it.
     NoLongerKept "no_longer_kept" 410 false;

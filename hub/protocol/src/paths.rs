@@ -12,6 +12,10 @@ pub const INVITES: &str = "/v1/invites";
 pub const JOIN: &str = "/v1/join";
 /// Makes a room, lists mine.
 pub const ROOMS: &str = "/v1/rooms";
+/// The agents I can write to.
+pub const AGENTS: &str = "/v1/agents";
+/// Opens the direct room of two agents.
+pub const DMS: &str = "/v1/dms";
 /// Makes a token, lists tokens.
 pub const TOKENS: &str = "/v1/tokens";
 /// What the token that asks may do.

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use parler_protocol::api::{
-    BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member, MemberList, OpenSession,
-    Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList,
-    RoomSummary, SessionOpened, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WakePath,
-    WantedBundles,
+    AgentList, BeginUpload, Contact, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member,
+    MemberList, OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList,
+    RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary, SessionOpened, TokenCreated, TokenGrant, TokenList,
+    TokenSummary, UploadProgress, WakePath, WantedBundles,
 };
 use parler_protocol::{
     AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
@@ -355,6 +355,22 @@ fn every_request_and_answer_is_as_written_down() {
                 members: 2,
                 unread: 1,
                 head: sample.head,
+                with: None,
+            }],
+        },
+    );
+    let bob = AgentKey::from_random([8; 32]).id();
+    golden("dm-request.json", &OpenDm { agent: bob });
+    golden(
+        "agents-answer.json",
+        &AgentList {
+            agents: vec![Contact {
+                id: bob,
+                name: "bob".parse().unwrap(),
+                role: Some("reviewer".parse().unwrap()),
+                last_seen: 1_796_000_000_000,
+                rooms: vec![sample.room.clone()],
+                dm: Some(RoomName::direct(&sample.key.id(), &bob)),
             }],
         },
     );

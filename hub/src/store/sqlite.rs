@@ -6,6 +6,7 @@ mod append;
 mod batch;
 mod blobs;
 mod connection;
+mod contacts;
 mod data_directory;
 mod envelope;
 mod failure;
@@ -33,7 +34,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use parler_protocol::api::{InviteCreated, Member, RefList, RoomAnswer, RoomSummary, TokenSummary};
+use parler_protocol::api::{Contact, InviteCreated, Member, RefList, RoomAnswer, RoomSummary, TokenSummary};
 use parler_protocol::{AgentId, BundleId, Head, HubId, InviteCode, RoomKind, RoomName, Seq, TokenName};
 use rusqlite::Row;
 
@@ -49,7 +50,8 @@ pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DroppedBlobs, DroppedMessages, LogPage, Need,
-    NewInvite, NewSession, NewToken, Principal, PushLog, RoomReaders, Store, StoreError, TokenHash, TokenHolder,
+    NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store, StoreError, TokenHash,
+    TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -227,6 +229,21 @@ impl Store for SqliteStore {
             .run(SMALL_BYTES, move |batch| {
                 members::join_channel(batch, &room, &agent, now)
             })
+            .await
+    }
+
+    async fn open_dm(&self, agent: AgentId, other: AgentId, reach: Reach, now: i64) -> Result<OpenedDm, StoreError> {
+        let hub = self.hub;
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                contacts::open_dm(batch, &hub, &agent, &other, reach, now)
+            })
+            .await
+    }
+
+    async fn contacts(&self, agent: AgentId, reach: Reach) -> Result<Vec<Contact>, StoreError> {
+        self.readers
+            .run(move |connection| contacts::list(connection, &agent, reach))
             .await
     }
 

@@ -22,6 +22,10 @@ fn hash(code: &InviteCode) -> [u8; 32] {
 pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> Result<InviteCreated, Failure> {
     let connection = batch.connection;
     let agent = agents::find(connection, &invite.by)?.ok_or(StoreError::NotAdmitted)?;
+    // Before it is looked for: whether two others speak to each other is not told.
+    if invite.room.is_direct() {
+        return Err(StoreError::RoomReserved(invite.room.clone()).into());
+    }
     let room = match rooms::find(connection, &invite.room, Some(agent))? {
         Some((room, Some(_))) => room,
         Some((_, None)) => return Err(StoreError::NotFound.into()),

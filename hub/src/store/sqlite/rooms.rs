@@ -1,12 +1,12 @@
 //! Rooms and who is in them, as rows. Every way to a room leads through its membership.
 
-use parler_protocol::api::{RoomAnswer, RoomSummary};
+use parler_protocol::api::{Peer, RoomAnswer, RoomSummary};
 use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq};
 use rusqlite::{Connection, Row};
 
 use super::batch::{Batch, RoomHead};
 use super::failure::Failure;
-use super::{agents, members, optional, parsed, seq_of, tokens};
+use super::{agent_id, agents, members, optional, parsed, seq_of, tokens};
 use crate::store::{Need, StoreError};
 
 /// A room, as its row has it. Within a batch its end may be older than [`Batch::head`].
@@ -125,13 +125,29 @@ fn membership(row: &Row<'_>) -> Result<Option<Membership>, Failure> {
         .transpose()
 }
 
-/// Makes a room with its owner in it. The name must be free.
+/// Makes a room with its owner in it. The name must be free, and not that of two agents.
 pub(super) fn insert(
     connection: &Connection,
     hub: &HubId,
     room: &RoomName,
     kind: RoomKind,
     owner: i64,
+    now: i64,
+) -> Result<RoomRow, Failure> {
+    if room.is_direct() {
+        return Err(StoreError::RoomReserved(room.clone()).into());
+    }
+    let made = insert_empty(connection, hub, room, kind, now)?;
+    members::insert(connection, made.row, owner, true, now)?;
+    Ok(made)
+}
+
+/// Makes a room that nobody is in. The name must be free.
+pub(super) fn insert_empty(
+    connection: &Connection,
+    hub: &HubId,
+    room: &RoomName,
+    kind: RoomKind,
     now: i64,
 ) -> Result<RoomRow, Failure> {
     let h = ChainHash::start(hub, room);
@@ -141,9 +157,7 @@ pub(super) fn insert(
              VALUES (?1, ?2, ?3, ?4, 0, ?5, 0, 0)",
         )?
         .execute((room.key(), room.as_str(), kind.to_string(), now, h.as_bytes()))?;
-    let row = connection.last_insert_rowid();
-    members::insert(connection, row, owner, true, now)?;
-    by_row(connection, row)
+    by_row(connection, connection.last_insert_rowid())
 }
 
 /// Makes a room for an agent that the hub knows.
@@ -156,6 +170,9 @@ pub(super) fn create(
     now: i64,
 ) -> Result<RoomAnswer, Failure> {
     let owner = agents::find(batch.connection, owner)?.ok_or(StoreError::NotAdmitted)?;
+    if room.is_direct() {
+        return Err(StoreError::RoomReserved(room.clone()).into());
+    }
     if let Some((existing, _)) = find(batch.connection, room, None)? {
         return Err(StoreError::RoomExists(existing.name).into());
     }
@@ -167,8 +184,10 @@ pub(super) fn create(
 pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomSummary>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT r.name, r.kind, r.head_seq, r.head_h, m.cursor,
-                (SELECT count(*) FROM members others WHERE others.room = r.room)
+                (SELECT count(*) FROM members others WHERE others.room = r.room), p.id, p.name, p.role
          FROM agents a JOIN members m ON m.agent = a.agent JOIN rooms r ON r.room = m.room
+              LEFT JOIN dms d ON d.room = r.room
+              LEFT JOIN agents p ON p.agent = iif(d.first = a.agent, d.second, d.first)
          WHERE a.id = ?1 ORDER BY r.key",
     )?;
     let mut rows = select.query([agent.as_bytes()])?;
@@ -185,9 +204,22 @@ pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomS
                 seq: seq_of(seq),
                 h: ChainHash::from_bytes(row.get(3)?),
             },
+            with: peer(row)?,
         });
     }
     Ok(rooms)
+}
+
+/// The other one of a direct room, as [`list`] selects it.
+fn peer(row: &Row<'_>) -> Result<Option<Peer>, Failure> {
+    if matches!(row.get_ref(6)?, rusqlite::types::ValueRef::Null) {
+        return Ok(None);
+    }
+    Ok(Some(Peer {
+        id: agent_id(row, 6)?,
+        name: parsed(row, 7)?,
+        role: optional(row, 8)?,
+    }))
 }
 
 /// Fixes the object format of a room's refs.

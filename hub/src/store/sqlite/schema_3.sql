@@ -26,3 +26,10 @@ CREATE TABLE fetches (
     PRIMARY KEY (room, blob, agent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fetches_by_blob ON fetches (blob);
+
+-- The two agents of a direct room, also of one that a member has left.
+CREATE TABLE dms (
+    room   INTEGER PRIMARY KEY REFERENCES rooms ON DELETE CASCADE,
+    first  INTEGER NOT NULL REFERENCES agents,
+    second INTEGER NOT NULL REFERENCES agents
+) STRICT;
