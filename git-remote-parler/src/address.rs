@@ -178,7 +178,8 @@ fn parse_destination(text: &str) -> Result<Destination, AddressError> {
             room(name)?;
             room(&format!("svc.{name}")).map(|_| Destination::Service(name.to_owned()))
         }
-        "dm" if !name.contains('/') && !name.starts_with('-') => {
+        // A name that nobody chose has a slash in it.
+        "dm" if !name.starts_with('-') => {
             name.parse::<AgentName>().map_err(|error| grammar(error.to_string()))?;
             Ok(Destination::Dm(name.to_owned()))
         }
@@ -223,7 +224,10 @@ mod tests {
             parse("service/review").unwrap().destination,
             Destination::Service("review".into())
         );
-        assert_eq!(parse("dm/alice").unwrap().destination, Destination::Dm("alice".into()));
+        for name in ["alice", "alice@laptop/project"] {
+            let address = parse(&format!("dm/{name}")).unwrap();
+            assert_eq!(address.destination, Destination::Dm(name.into()));
+        }
     }
 
     #[test]

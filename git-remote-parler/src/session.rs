@@ -56,6 +56,12 @@ pub trait Surroundings {
     /// When there is no such hub, or no key to speak with: one line for people.
     fn connect(&self, hub: &HubChoice) -> Result<Connected, Box<dyn Error + Send + Sync>>;
 
+    /// The direct room with the agent of this name, role or key.
+    ///
+    /// # Errors
+    /// When there is no such agent, or more than one: one line for people.
+    fn direct_room(&self, client: &Client, agent: &str) -> Result<RoomName, Box<dyn Error + Send + Sync>>;
+
     /// Where meters are shown when git asks for them.
     fn terminal(&self) -> Terminal {
         Terminal::none()
@@ -84,7 +90,7 @@ pub enum SessionError {
     /// `--signed`. In git's words, which it has for servers that take no certificates either.
     #[error("the receiving end does not support --signed push")]
     NoCertificates,
-    /// A `service/` or `dm/` address.
+    /// A `service/` address.
     #[error("{what} addresses cannot be fetched from or pushed to yet: use a room")]
     NotYet {
         /// `service` or `dm`.
@@ -139,6 +145,8 @@ pub fn decline(input: impl BufRead, mut output: impl Write) -> Result<(), Sessio
 /// One run of the helper.
 pub struct Session<'a, O, E> {
     address: &'a Address,
+    /// The direct room that the address means, once it is known.
+    direct: Option<RoomName>,
     surroundings: &'a dyn Surroundings,
     output: O,
     errors: E,
@@ -171,6 +179,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
     ) -> Result<(), SessionError> {
         let mut session = Self {
             address,
+            direct: None,
             surroundings,
             output,
             errors,
@@ -282,11 +291,22 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
             .map(Repository::object_format)
     }
 
-    fn room_name(&self) -> Result<&'a RoomName, SessionError> {
+    /// The room that is meant. Of an agent only its hub knows which that is.
+    fn room_name(&mut self) -> Result<RoomName, SessionError> {
         match &self.address.destination {
-            Destination::Room(room) => Ok(room),
+            Destination::Room(room) => Ok(room.clone()),
             Destination::Service(_) => Err(SessionError::NotYet { what: "service" }),
-            Destination::Dm(_) => Err(SessionError::NotYet { what: "dm" }),
+            Destination::Dm(agent) => {
+                if let Some(known) = &self.direct {
+                    return Ok(known.clone());
+                }
+                self.connect()?;
+                let found = self
+                    .surroundings
+                    .direct_room(&self.connected()?.client, agent)
+                    .map_err(SessionError::Connect)?;
+                Ok(self.direct.insert(found).clone())
+            }
         }
     }
 
@@ -296,7 +316,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         self.connect()?;
         let cache = self.cache();
         let policy = self.policy()?;
-        let looked = match Room::read(&self.connected()?.client, name, &cache) {
+        let looked = match Room::read(&self.connected()?.client, &name, &cache) {
             Ok(room) => Looked::There(Box::new(room)),
             Err(RoomError::Unknown { .. }) if for_push && policy.push.create_room => Looked::Absent,
             Err(error) => return Err(error.into()),

@@ -28,7 +28,7 @@ pub(crate) struct Globals {
     /// The hub: a URL, or local [default: PARLER_HUB, then parler.hub, then local]
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) hub: Option<String>,
-    /// The room [default: PARLER_ROOM, then parler.room]
+    /// The room, or dm/AGENT for the direct room with an agent [default: PARLER_ROOM, then parler.room]
     #[arg(long, value_name = "ROOM", global = true)]
     pub(crate) room: Option<String>,
     /// Colour the output [default: color.parler, then color.ui]
@@ -148,6 +148,9 @@ pub(crate) struct Send {
     /// The text; - reads it from standard input
     #[arg(value_name = "TEXT|-", allow_hyphen_values = true, required_unless_present = "file")]
     pub(crate) text: Option<String>,
+    /// Post it in the direct room with this agent: a name, a role, or a key or its beginning
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) to: Option<String>,
     /// Post this file, each in a message of its own; - takes what standard input holds
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
@@ -263,6 +266,9 @@ pub(crate) struct Handoff {
     /// What to do next
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) next: String,
+    /// Post it in the direct room with this agent: a name, a role, or a key or its beginning
+    #[arg(id = "direct", long = "to", value_name = "AGENT")]
+    pub(crate) direct: Option<String>,
     #[command(flatten)]
     pub(crate) instruction: Instruction,
     /// What it is about: a bundle of the room (4 or more digits of its id), or a branch or commit to push with it

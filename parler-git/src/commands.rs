@@ -15,6 +15,7 @@ use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, color_choice, has_terminal};
+use crate::room_labels::DIRECT;
 use crate::trace;
 use crate::usage::{usage_error, wants_json};
 
@@ -68,7 +69,18 @@ fn fail(error: &Error, json: bool) -> ExitCode {
     crate::fail(error)
 }
 
-fn run_verb(environment: Environment, cli: Cli) -> Result<()> {
+fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
+    let to = match &mut cli.verb {
+        Verb::Send(args) => args.to.take(),
+        Verb::Handoff(args) => args.direct.take(),
+        _ => None,
+    };
+    if let Some(to) = to {
+        if cli.globals.room.is_some() {
+            return Err(Error::usage("--to and --room name two rooms").then("leave one of them out"));
+        }
+        cli.globals.room = Some(format!("{DIRECT}{to}"));
+    }
     // A hub that is run here has a log of its own.
     if !matches!(&cli.verb, Verb::Hub(args) if matches!(args.what, HubVerb::Run { .. })) {
         trace::start(&environment)?;

@@ -12,6 +12,7 @@ use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
 use git_remote_parler::terminal::Terminal;
 use parler_client::{Client, Deadlines, Identity};
+use parler_protocol::api::RoomList;
 use parler_protocol::{AccessToken, AgentName, RoomName};
 
 use crate::agents::{NameSource, Named, default_name};
@@ -22,8 +23,9 @@ use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::{Agent, Agents};
 use crate::outbox::{Flushed, Outbox};
+use crate::room_labels::DIRECT;
 use crate::trust::Trust;
-use crate::{output, text};
+use crate::{contacts, output, text};
 
 /// Longest name that is read from the work tree's file.
 const MAX_NAME_FILE_BYTES: u64 = 1024;
@@ -48,6 +50,8 @@ pub(crate) struct Context {
     job: OnceCell<Agent>,
     /// What people are told when the command is done.
     notices: RefCell<Vec<String>>,
+    /// The direct room that is meant, once it has been asked for.
+    direct: OnceCell<RoomName>,
     /// Why what waits for the hub could not be sent first.
     held_up: RefCell<Option<Error>>,
 }
@@ -93,6 +97,7 @@ impl Context {
             token,
             job: OnceCell::new(),
             notices: RefCell::default(),
+            direct: OnceCell::new(),
             held_up: RefCell::default(),
         })
     }
@@ -502,7 +507,34 @@ impl Context {
         let Some((name, from)) = places.into_iter().find_map(|(name, from)| Some((name?, from))) else {
             return Ok(None);
         };
-        parse_room(name, from).map(Some)
+        if let Some(agent) = name.strip_prefix(DIRECT) {
+            if let Some(room) = self.direct.get() {
+                return Ok(Some(room.clone()));
+            }
+            let room = self.direct_room(&self.client()?, agent)?;
+            return Ok(Some(self.direct.get_or_init(|| room).clone()));
+        }
+        let room = parse_room(name, from)?;
+        if room.is_direct() && self.direct.set(room.clone()).is_ok() {
+            // Only what it is called depends on the answer.
+            let _ = self.client().and_then(|client| self.rooms(&client));
+        }
+        Ok(Some(room))
+    }
+
+    /// The direct room with an agent, by its name, role or key.
+    pub(crate) fn direct_room(&self, client: &Client, agent: &str) -> Result<RoomName> {
+        let mut remarks = Vec::new();
+        let room = contacts::direct_room(client, &self.trust, agent, &mut remarks);
+        self.notices.borrow_mut().extend(remarks);
+        room
+    }
+
+    /// The rooms that the agent is in. Direct ones go by their labels from now on.
+    pub(crate) fn rooms(&self, client: &Client) -> Result<RoomList> {
+        let list = client.rooms()?;
+        contacts::know_rooms(&list);
+        Ok(list)
     }
 
     /// What a command that is named as the next one has to say of the room: ` --room ROOM` where this one was told it

@@ -8,7 +8,7 @@ use parler_client::ClientError;
 use parler_protocol::{ErrorCode, Problem};
 use serde_json::{Value, json};
 
-use crate::text;
+use crate::{room_labels, text};
 
 /// What kind of failure it is, which fixes the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -198,10 +198,11 @@ impl Error {
     /// The line after `parler: `, escaped: part of it may come from elsewhere.
     pub(crate) fn line(&self) -> String {
         let what = text::one_line(&self.what);
-        match &self.next {
+        let line = match &self.next {
             Some(next) => format!("{what}; {}", text::one_line(next)),
             None => what,
-        }
+        };
+        room_labels::shown(&line).into_owned()
     }
 
     /// What helps, if anything does.

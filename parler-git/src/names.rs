@@ -70,7 +70,7 @@ pub(crate) struct Names {
 }
 
 /// What names that look alike have in common.
-fn likeness(name: &str) -> String {
+pub(crate) fn likeness(name: &str) -> String {
     // Once as spelled and once in lower case: a capital alpha looks like an A, a small one like an a.
     let alike: String = skeleton(name.trim()).collect();
     let alike = skeleton(&alike.to_lowercase()).collect::<String>().to_lowercase();
@@ -155,6 +155,14 @@ impl Names {
     pub(crate) fn strange<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a NamedKey> {
         let keys = self.names.get(&likeness(name)).into_iter().flatten();
         keys.filter(|known| !known.accepted)
+    }
+
+    /// Whether the name belongs to this key. None: it belongs to none.
+    pub(crate) fn belongs(&self, name: &str, key: &AgentId) -> Option<bool> {
+        let keys = self.names.get(&likeness(name)).into_iter().flatten();
+        let mut owners = keys.filter(|known| known.accepted).peekable();
+        owners.peek()?;
+        Some(owners.any(|known| known.key == *key))
     }
 
     /// Whether any key was seen under this name.

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::pager::{Pager, PagerCommand};
-use crate::{text, visible_json};
+use crate::{room_labels, text, visible_json};
 
 /// How long the reader of a pipe may take to read what is in it, before that counts as read.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
@@ -163,6 +163,13 @@ impl Output {
 
     /// Adds text to the result. What others wrote in it has been escaped.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        match self.json {
+            true => self.put(text),
+            false => self.put(&room_labels::shown(text)),
+        }
+    }
+
+    fn put(&mut self, text: &str) -> Result<()> {
         if self.pager.is_some() {
             self.start_pager();
         }
@@ -269,7 +276,7 @@ impl Output {
 
     /// Tells people something besides the result, escaped.
     pub(crate) fn remark(&mut self, remark: &str) {
-        self.say(text::one_line(remark));
+        self.say(room_labels::shown(&text::one_line(remark)).into_owned());
     }
 
     fn say(&mut self, line: String) {

@@ -160,7 +160,6 @@ fn an_address_that_means_nothing_is_told_before_anybody_is_asked() {
             ],
         ),
         ("parler::service/build", ["service addresses", "use a room"]),
-        ("parler::dm/bob", ["dm addresses", "use a room"]),
     ] {
         for command in ["ls-remote", "fetch"] {
             let answer = work.git([command, address]).code(128);

@@ -11,6 +11,7 @@ mod counts;
 mod cut_commands;
 mod delivery;
 mod demo;
+mod direct;
 mod dishonest_hub;
 mod doctor;
 mod ended_commands;

@@ -152,7 +152,7 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let connected = self.connected.as_ref();
         let client = &connected.ok_or_else(|| SessionError::command(b"push"))?.client;
         let repository = self.repository.as_ref().ok_or(SessionError::NoRepository)?;
-        let pusher = Pusher::new(repository, client, name, &policy, &cache).telling(&notice);
+        let pusher = Pusher::new(repository, client, &name, &policy, &cache).telling(&notice);
         let extra = |bundle| options.parts(bundle);
         let request = PushRequest {
             changes,

@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
     output.page(context)?;
     let client = context.client()?;
-    let rooms = client.rooms()?;
+    let rooms = context.rooms(&client)?;
     let hub = client.hub_id()?;
     let mut inbox = Inbox {
         hub_option: context.trust().hub_option().to_owned(),

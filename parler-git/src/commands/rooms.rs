@@ -5,12 +5,12 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
-use crate::text;
+use crate::{room_labels, text};
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
     let client = context.client()?;
-    let rooms = client.rooms()?;
+    let rooms = context.rooms(&client)?;
     if output.is_json() {
         let hub = client.hub_id()?;
         let list = rooms.rooms.iter().map(|room| {
@@ -23,16 +23,19 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     if rooms.rooms.is_empty() {
         output.remark("you are in no room: git parler join CODE, or make one: git parler invite --group ROOM");
     }
-    let width = rooms
+    let labels: Vec<_> = rooms
         .rooms
         .iter()
-        .map(|room| room.room.as_str().len())
+        .map(|room| room_labels::shown(room.room.as_str()))
+        .collect();
+    let width = labels
+        .iter()
+        .map(|label| label.chars().count())
         .max()
         .unwrap_or_default();
-    for room in &rooms.rooms {
+    for (room, label) in rooms.rooms.iter().zip(&labels) {
         output.line(&format!(
-            "{:<width$}  {} · {} · {} unread · head {}",
-            room.room.as_str(),
+            "{label:<width$}  {} · {} · {} unread · head {}",
             room.kind,
             text::count(room.members, "member"),
             room.unread,

@@ -1,0 +1,278 @@
+//! Which agent is meant by a name, a role or a key, among those that this one can write to. A name goes to the key that
+//! it is known to belong to; where that is not known, and several go by it, nobody is chosen.
+
+use parler_client::Client;
+use parler_protocol::api::{AgentList, Contact, Peer, RoomList};
+use parler_protocol::{AgentId, AgentName, ErrorCode, RoomName};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::names::{Names, likeness};
+use crate::trust::Trust;
+use crate::{room_labels, text};
+
+/// Fewest characters of a key that name it.
+const MIN_KEY_CHARS: usize = 6;
+/// How much of a key is shown where it tells two agents apart.
+const KEY_CHARS: usize = 12;
+/// Most agents that an error lists.
+const MAX_LISTED: usize = 8;
+
+/// Opens the direct room with an agent, which goes by its label from now on. What people should know besides is added
+/// to `remarks`.
+pub(crate) fn direct_room(client: &Client, trust: &Trust, wanted: &str, remarks: &mut Vec<String>) -> Result<RoomName> {
+    let hub = client.hub_id()?;
+    let AgentList { agents } = client.agents()?;
+    let me = client.identity();
+    let pinned = |contact: &Contact| {
+        let rooms = contact.rooms.iter().chain(&contact.dm);
+        let mut names = rooms.map(|room| trust.with_names(&hub, room, |names: &mut Names| pin_of(names, contact)));
+        names.try_fold(Pin::None, |found, pin| match pin {
+            // One room in which the name is another's is enough to ask.
+            Pin::Foreign => Err(Pin::Foreign),
+            Pin::Own => Ok(Pin::Own),
+            Pin::None => Ok(found),
+        })
+    };
+    let pinned = |contact: &Contact| pinned(contact).unwrap_or_else(|foreign| foreign);
+    let key: AgentId = match find(&agents, wanted, pinned) {
+        Ok(found) => {
+            remarks.extend(lookalikes(&agents, found, wanted));
+            found.id
+        }
+        // On some hubs an agent can be written to that shares no room.
+        Err(error) => match wanted.parse() {
+            Ok(key) if key != me.key.id() => key,
+            _ if me.name.is_called(wanted) || wanted == me.key.id().to_string() => {
+                return Err(Error::usage(format_args!("{} is you", text::name(wanted))));
+            }
+            _ => return Err(error),
+        },
+    };
+    let contact = agents.iter().find(|contact| contact.id == key);
+    let room = RoomName::direct(&me.key.id(), &key);
+    match contact {
+        Some(contact) => know(
+            &room,
+            &contact.id,
+            &contact.name,
+            agents.iter().map(|other| &other.name),
+        ),
+        None => room_labels::know(&room, &key.to_string()),
+    }
+    // The name is what the keys make of it, whatever the hub says.
+    if contact.is_none_or(|contact| contact.dm.as_ref() != Some(&room)) {
+        client.open_dm(&key).map_err(|error| match error.code() {
+            Some(ErrorCode::NotFound) => {
+                let what = format!("{} takes no direct messages from you", text::name(wanted));
+                Error::new(ErrorKind::NotFound, what).then("write in a room that both of you are in")
+            }
+            _ => error.into(),
+        })?;
+    }
+    Ok(room)
+}
+
+/// Direct rooms of this list go by their labels from now on.
+pub(crate) fn know_rooms(list: &RoomList) {
+    let peers: Vec<(&RoomName, &Peer)> = list
+        .rooms
+        .iter()
+        .filter_map(|room| Some((&room.room, room.with.as_ref()?)))
+        .collect();
+    for (room, peer) in &peers {
+        know(room, &peer.id, &peer.name, peers.iter().map(|(_, other)| &other.name));
+    }
+}
+
+/// A name that several go by says less than a key.
+fn know<'a>(room: &RoomName, key: &AgentId, name: &AgentName, all: impl Iterator<Item = &'a AgentName>) {
+    let like = likeness(name.as_str());
+    match all.filter(|other| likeness(other.as_str()) == like).count() {
+        0 | 1 => room_labels::know(room, name.as_str()),
+        _ => room_labels::know(room, &key.to_string()[..KEY_CHARS]),
+    }
+}
+
+/// What a room's names say of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pin {
+    /// The key belongs to the name.
+    Own,
+    /// The name belongs to other keys.
+    Foreign,
+    /// The name is not known.
+    None,
+}
+
+fn pin_of(names: &Names, contact: &Contact) -> Pin {
+    match names.belongs(contact.name.as_str(), &contact.id) {
+        Some(true) => Pin::Own,
+        Some(false) => Pin::Foreign,
+        None => Pin::None,
+    }
+}
+
+/// The one that is meant.
+fn find<'a>(agents: &'a [Contact], wanted: &str, pinned: impl Fn(&Contact) -> Pin) -> Result<&'a Contact> {
+    let wanted = wanted.trim();
+    if let Some(found) = agents.iter().find(|contact| contact.id.to_string() == wanted) {
+        return Ok(found);
+    }
+    let named: Vec<_> = agents.iter().filter(|contact| contact.name.is_called(wanted)).collect();
+    let own: Vec<_> = named.iter().filter(|contact| pinned(contact) == Pin::Own).collect();
+    match (named.as_slice(), own.as_slice()) {
+        ([], _) => {}
+        (_, [found]) => return Ok(found),
+        ([found], []) if pinned(found) == Pin::None => return Ok(found),
+        ([stranger], _) => {
+            let what = format!("{} goes by a key that is not the one known", text::name(wanted));
+            return Err(
+                Error::new(ErrorKind::Refused, format!("{what}: {}", described(stranger)))
+                    .then("git parler trust NAME --room ROOM accepts a key; or name the agent by its key"),
+            );
+        }
+        _ => return Err(several(wanted, &named)),
+    }
+    let with_role = |contact: &&Contact| contact.role.as_ref().is_some_and(|role| role.is_called(wanted));
+    let with_role: Vec<_> = agents.iter().filter(with_role).collect();
+    let with_key: Vec<_> = match wanted.len() >= MIN_KEY_CHARS && wanted.is_ascii() {
+        true => {
+            let digits = wanted.to_ascii_uppercase();
+            let begins = |contact: &&Contact| contact.id.to_string().starts_with(&digits);
+            agents.iter().filter(begins).collect()
+        }
+        false => Vec::new(),
+    };
+    match (with_role.as_slice(), with_key.as_slice()) {
+        ([found], _) | ([], [found]) => Ok(found),
+        ([], []) => Err(nobody(agents, wanted)),
+        ([], several_keys) => Err(several(wanted, several_keys)),
+        (several_roles, _) => Err(several(wanted, several_roles)),
+    }
+}
+
+fn several(wanted: &str, found: &[&Contact]) -> Error {
+    let listed: Vec<_> = found
+        .iter()
+        .take(MAX_LISTED)
+        .map(|contact| described(contact))
+        .collect();
+    let more = match found.len().saturating_sub(MAX_LISTED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let what = format!(
+        "{} are called {}: {}{more}",
+        found.len(),
+        text::name(wanted),
+        listed.join("; ")
+    );
+    Error::new(ErrorKind::Conflict, what).then("name the agent by its key, or the first characters of it")
+}
+
+fn nobody(agents: &[Contact], wanted: &str) -> Error {
+    let what = format!("no agent {} in a room with you", text::name(wanted));
+    let like = likeness(wanted);
+    let alike = agents.iter().find(|contact| likeness(contact.name.as_str()) == like);
+    let what = match alike {
+        Some(contact) => format!("{what}; one whose name only looks so is {}", described(contact)),
+        None => what,
+    };
+    Error::new(ErrorKind::NotFound, what).then("git parler roster --room ROOM lists who is in one")
+}
+
+/// Others whose names cannot be told from the one that was found.
+fn lookalikes(agents: &[Contact], found: &Contact, wanted: &str) -> Option<String> {
+    let like = likeness(found.name.as_str());
+    let others = agents.iter().filter(|contact| contact.id != found.id);
+    let alike: Vec<_> = others
+        .filter(|contact| likeness(contact.name.as_str()) == like)
+        .map(described)
+        .collect();
+    let is_by_name = found.name.is_called(wanted);
+    (is_by_name && !alike.is_empty()).then(|| {
+        let who = &found.id.to_string()[..KEY_CHARS];
+        format!(
+            "{} is key {who}; so looks the name of {}",
+            text::name(wanted),
+            alike.join("; ")
+        )
+    })
+}
+
+/// An agent, for people: key, name, role and rooms.
+fn described(contact: &Contact) -> String {
+    let who = text::name_and_role(contact.name.as_str(), contact.role.as_ref().map(AgentName::as_str));
+    let key = &contact.id.to_string()[..KEY_CHARS];
+    let rooms: Vec<_> = contact.rooms.iter().map(RoomName::as_str).collect();
+    match rooms.is_empty() {
+        true => format!("key {key} {who}"),
+        false => format!("key {key} {who} in {}", rooms.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::AgentKey;
+
+    use super::*;
+
+    fn contact(seed: u8, name: &str, role: Option<&str>) -> Contact {
+        Contact {
+            id: AgentKey::from_random([seed; 32]).id(),
+            name: name.parse().unwrap(),
+            role: role.map(|role| role.parse().unwrap()),
+            last_seen: 0,
+            rooms: vec!["build".parse().unwrap()],
+            dm: None,
+        }
+    }
+
+    #[test]
+    fn names_lead_to_the_key_that_they_belong_to() {
+        let agents = [
+            contact(1, "alice", Some("planner")),
+            contact(2, "Bob", Some("reviewer")),
+            contact(3, "carol", Some("Reviewer")),
+            contact(4, "аlice", None), // Cyrillic a
+            contact(5, "dave", None),
+            contact(6, "DAVE", None),
+            contact(7, "erin", None),
+        ];
+        let [dave, erin] = [4, 6].map(|index: usize| agents[index].id);
+        let pinned = |contact: &Contact| match contact.id {
+            id if id == dave => Pin::Own,
+            id if id == erin => Pin::Foreign,
+            _ => Pin::None,
+        };
+        let nobody_pinned = |_: &Contact| Pin::None;
+        let index = |wanted: &str| {
+            let found = find(&agents, wanted, pinned).map_err(|error| (error.kind, error.line()))?;
+            Ok::<_, (ErrorKind, String)>(agents.iter().position(|contact| contact.id == found.id).unwrap())
+        };
+        assert_eq!(index("ALICE"), Ok(0));
+        assert_eq!(index(" bob "), Ok(1));
+        assert_eq!(index("planner"), Ok(0));
+        assert_eq!(index("dave"), Ok(4), "the one that is known");
+        assert_eq!(index(&agents[5].id.to_string()), Ok(5));
+        assert_eq!(index(&agents[5].id.to_string()[..8].to_lowercase()), Ok(5));
+        let (kind, line) = index("reviewer").unwrap_err();
+        assert_eq!(kind, ErrorKind::Conflict);
+        for part in [
+            "Bob (reviewer)",
+            "carol (Reviewer)",
+            "in build",
+            &agents[1].id.to_string()[..KEY_CHARS],
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
+        let (kind, _) = index("erin").unwrap_err();
+        assert_eq!(kind, ErrorKind::Refused, "her name is another key's");
+        assert_eq!(index("mallory").unwrap_err().0, ErrorKind::NotFound);
+        assert!(index("al1ce").unwrap_err().1.contains("looks so"));
+        let error = find(&agents, "dave", nobody_pinned).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert!(lookalikes(&agents, &agents[0], "alice").unwrap().contains("аlice"));
+        assert_eq!(lookalikes(&agents, &agents[1], "bob"), None);
+    }
+}

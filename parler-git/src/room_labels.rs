@@ -1,0 +1,60 @@
+//! What direct rooms are called before people: `dm/alice`. On the wire such a room has a name that nobody reads; whatever
+//! this process shows to people has the label in its place. Programs get the name.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use parler_protocol::RoomName;
+
+use crate::text;
+
+/// How direct rooms are addressed: `dm/AGENT`.
+pub(crate) const DIRECT: &str = "dm/";
+
+/// The direct rooms that this process came across, each with its label, escaped.
+static KNOWN: Mutex<Vec<(RoomName, String)>> = Mutex::new(Vec::new());
+
+/// From now on the direct room with this agent goes by its name. `agent`: its name, or what else tells it from others.
+pub(crate) fn know(room: &RoomName, agent: &str) {
+    let label = format!("{DIRECT}{}", text::one_line(agent));
+    // The list is whole between any two of its calls.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|(other, _)| other != room);
+    known.push((room.clone(), label));
+}
+
+/// The text with labels in place of the names of direct rooms.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shown = Cow::Borrowed(text);
+    for (room, label) in known.iter() {
+        if shown.contains(room.as_str()) {
+            // `parler::room/NAME` is `parler::dm/alice`.
+            let address = format!("room/{room}");
+            shown = shown.replace(&address, label).replace(room.as_str(), label).into();
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::AgentKey;
+
+    use super::*;
+
+    #[test]
+    fn people_read_who_a_direct_room_is_with() {
+        let [one, other] = [31, 32].map(|seed| AgentKey::from_random([seed; 32]).id());
+        let room = RoomName::direct(&one, &other);
+        let line = format!("message 3 of '{room}': git push parler::room/{room} x");
+        assert_eq!(shown(&line), line);
+        know(&room, "bob");
+        know(&room, "al\x1bice");
+        assert_eq!(
+            shown(&line),
+            "message 3 of 'dm/al\\u{1b}ice': git push parler::dm/al\\u{1b}ice x"
+        );
+        assert_eq!(shown("room 'dm.x'"), "room 'dm.x'");
+    }
+}

@@ -1,0 +1,100 @@
+//! Rooms of two: addressed by the other one's name, as a room and as a git remote.
+
+use super::world;
+
+#[test]
+fn a_branch_and_words_go_to_one_agent() {
+    let world = world();
+    let origin = world.origin();
+    let alices = world.clone_of(&origin, "alices");
+    let bobs = world.clone_of(&origin, "bobs");
+    let (alice, bob) = (world.agent("alice").at(&alices), world.agent("bob").at(&bobs));
+    alice.parler("connect --local --role planner").success();
+    bob.parler("connect --local --role reviewer").success();
+    alices.git("switch --quiet --create feature").success();
+    let tip = alices.commit("checkout.txt", "a new checkout\n");
+
+    alice
+        .parler(["send", "--to", "BOB", "look at this"])
+        .success()
+        .says("sent as message 1 of 'dm/bob'");
+    alice
+        .git("push parler::dm/bob feature")
+        .success()
+        .warns("message 2 in room dm/bob")
+        .warns_no("dm.");
+    alice
+        .parler([
+            "handoff",
+            "--to",
+            "reviewer",
+            "--next",
+            "review it",
+            "--bundle",
+            "feature",
+        ])
+        .success()
+        .says("'dm/bob'");
+
+    let rooms = bob.parler("rooms").success();
+    rooms.says("dm/alice").says_no("dm.");
+    let inbox = bob.parler("inbox").success();
+    inbox.says("dm/alice · message 3").says_no("dm.");
+    let recv = bob.parler("recv --room dm/alice").success();
+    assert!(
+        recv.out()
+            .starts_with("HANDOFF TO YOU from alice (planner) · message 3"),
+        "{recv:?}"
+    );
+    recv.says("look at this").says("--room dm/alice").says_no("dm.");
+    bob.git("fetch parler::dm/alice feature").success();
+    assert_eq!(bobs.rev("FETCH_HEAD"), tip);
+    // The other way, in the same room; its name in the place of the label leads there, too.
+    bob.parler(["send", "--room", "dm/alice", "done"])
+        .success()
+        .says("'dm/alice'");
+    let list = alice.parler("rooms --json").success().json();
+    let room = list["rooms"][0]["room"].as_str().unwrap().to_owned();
+    assert!(
+        room.starts_with("dm.") && list["rooms"][0]["with"]["name"] == "bob",
+        "{list}"
+    );
+    alice
+        .parler(["recv", "--room", &room])
+        .success()
+        .says("done")
+        .says("dm/bob")
+        .says_no("dm.");
+    let third = world.agent("carol").parler(["recv", "--room", &room]).code(3);
+    assert!(third.one_error_line().contains("that you belong to"), "{third:?}");
+}
+
+#[test]
+fn a_name_that_does_not_tell_one_agent_is_refused() {
+    let world = world();
+    let origin = world.origin();
+    let work = world.clone_of(&origin, "work");
+    let alice = world.agent("alice").at(&work);
+    alice.parler("connect --local").success();
+    for (name, role) in [("bob", "reviewer"), ("carol", "reviewer")] {
+        world
+            .agent(name)
+            .parler(["connect", "--local", "--role", role])
+            .success();
+    }
+    let several = alice.parler(["send", "--to", "reviewer", "x"]).code(6);
+    for part in ["bob (reviewer)", "carol (reviewer)", "key U"] {
+        assert!(several.one_error_line().contains(part), "{several:?}");
+    }
+    let nobody = alice.parler(["send", "--to", "mallory", "x"]).code(3);
+    assert!(nobody.one_error_line().contains("no agent mallory"), "{nobody:?}");
+    alice.parler(["send", "--to", "alice", "x"]).code(2);
+    alice.parler(["send", "--to", "bob", "--room", "build", "x"]).code(2);
+    let pushed = alice.git("push parler::dm/reviewer main").code(128);
+    pushed.warns("carol (reviewer)");
+    // Nothing was made by any of it.
+    assert_eq!(
+        alice.parler("rooms --json").success().json()["rooms"],
+        serde_json::json!([])
+    );
+}
