@@ -1,5 +1,7 @@
 //! Direct rooms: who can open one, and what it is not.
 
+use std::sync::Arc;
+
 use parler_protocol::api::{AgentList, MemberList, OpenDm, RoomAnswer, RoomList};
 use parler_protocol::{AgentId, AgentKey, ErrorCode, RoomKind, RoomName, paths};
 use serde_json::json;
@@ -70,6 +72,10 @@ async fn two_agents_have_one_room_whoever_asks() {
 async fn who_is_out_of_reach_is_answered_like_nobody() {
     let hub = TestHub::start().await;
     let (alice, bob) = (hub.agent("alice").await, hub.agent("bob").await);
+    // While it lets everybody in, everybody can be written to.
+    let (address, directory) = (hub.address, Arc::clone(&hub.directory));
+    hub.stop().await.unwrap().unwrap();
+    let _closed = TestHub::at(address, directory, |_| ()).await;
     let nobody = AgentKey::from_random([77; 32]).id();
     let room = alice.create_room("r").await.room;
     let mut bodies = Vec::new();
