@@ -63,7 +63,6 @@ fn a_branch_and_words_go_to_one_agent() {
         .parler(["recv", "--room", &room])
         .success()
         .says("done")
-        .says("dm/bob")
         .says_no("dm.");
     let third = world.agent("carol").parler(["recv", "--room", &room]).code(3);
     assert!(third.one_error_line().contains("that you belong to"), "{third:?}");
