@@ -107,12 +107,27 @@ impl Error {
         self
     }
 
-    /// Says the room in the command that lists messages, with the option that a command line says it with.
+    /// Says the room in the command that comes next, where that is about one and does not say it, with the option that a
+    /// command line says it with.
     pub(crate) fn with_room_option(mut self, option: &str) -> Self {
         const LISTING: &str = "git parler recv --all";
-        self.next = self
-            .next
-            .map(|next| next.replace(LISTING, &format!("{LISTING}{option}")));
+        /// Followed by nothing but what belongs to the command, up to a comma.
+        const IN_A_ROOM: &[&str] = &[
+            "git parler decline ",
+            "git parler push ",
+            "git parler show ",
+            "git parler status",
+        ];
+        self.next = self.next.map(|next| {
+            if next.contains(" --room ") {
+                next
+            } else if IN_A_ROOM.iter().any(|command| next.starts_with(command)) {
+                let end = next.find(',').unwrap_or(next.len());
+                format!("{}{option}{}", &next[..end], &next[end..])
+            } else {
+                next.replace(LISTING, &format!("{LISTING}{option}"))
+            }
+        });
         self
     }
 
@@ -310,6 +325,34 @@ impl From<ClientError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_that_comes_next_says_the_room_as_this_one_did() {
+        for (next, with_room) in [
+            ("git parler recv --all", "git parler recv --all --room r"),
+            (
+                "git parler recv --all shows whether it is",
+                "git parler recv --all --room r shows whether it is",
+            ),
+            ("git parler status", "git parler status --room r"),
+            ("git parler show 12", "git parler show 12 --room r"),
+            (
+                "git parler decline 1 --note TEXT",
+                "git parler decline 1 --note TEXT --room r",
+            ),
+            (
+                "git parler push --base REV, with a nearer base",
+                "git parler push --base REV --room r, with a nearer base",
+            ),
+            ("git parler status 4 --room other", "git parler status 4 --room other"),
+            ("git parler rooms", "git parler rooms"),
+            ("git parler outbox", "git parler outbox"),
+        ] {
+            let error = |option| Error::fatal("it failed").then(next).with_room_option(option);
+            assert_eq!(error(" --room r").next.as_deref(), Some(with_room));
+            assert_eq!(error("").next.as_deref(), Some(next));
+        }
+    }
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {

@@ -107,8 +107,8 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// The ladder for people.
-    pub(crate) fn render(&self) -> String {
+    /// The ladder for people. `room_option` is what a command line says the room with.
+    pub(crate) fn render(&self, room_option: &str) -> String {
         let handoff = self.handoff;
         let from = text::name_and_role(&handoff.from.name, handoff.from.role.as_deref());
         let headline = format!(
@@ -124,7 +124,7 @@ impl<'a> Ladder<'a> {
             &text::continued(Extent::Beginning.of(&handoff.part.next, &mut cut)),
         ));
         if cut {
-            out.push_str(&row("more", &format!("git parler show {}", handoff.seq)));
+            out.push_str(&row("more", &format!("git parler show {}{room_option}", handoff.seq)));
         }
         if let Some(work) = &handoff.part.work {
             out.push_str(&row("work", &work_words(work)));

@@ -288,6 +288,27 @@ fn only_those_it_is_for_answer_a_handoff() {
     };
     refused(&alice, &["accept", &number], 7, "is your own handoff");
     refused(&carol, &["accept", &number], 7, "is for bob, and you are carol");
+    let named = carol.without("PARLER_ROOM");
+    for (command, next) in [
+        (
+            vec!["accept", &number, "--room", "try"],
+            format!("git parler show {number} --room try"),
+        ),
+        (
+            vec!["accept", "99", "--room", "try"],
+            "git parler status --room try".to_owned(),
+        ),
+    ] {
+        let refused = named.parler(arguments(&command)).either();
+        assert!(refused.one_error_line().ends_with(&next), "{refused:?}");
+    }
+    let long = vec!["line"; 50].join("\n");
+    let long = alice
+        .parler(["handoff", "--for", "bob", "--json", "--next", &long])
+        .success();
+    let long = long.json()["seq"].to_string();
+    let ladder = named.parler(["status", &long, "--room", "try"]).success();
+    ladder.says(&format!("git parler show {long} --room try\n"));
     refused(&carol, &["cancel", &number], 7, "is alice's to call off");
     refused(&bob, &["decline", &number], 2, "decline says why; add --note TEXT");
     refused(&bob, &["fail", &number], 2, "fail says why");

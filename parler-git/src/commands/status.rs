@@ -129,7 +129,7 @@ fn tell(
         value["reached"] = json!(args.wait.as_ref().map(|_| outcome == Outcome::Reached));
         output.json(&value)?;
     } else {
-        output.text(&ladder.render())?;
+        output.text(&ladder.render(&context.room_option()))?;
     }
     let wanted = args.wait.as_deref().unwrap_or_default();
     let error = match outcome {
@@ -140,8 +140,7 @@ fn tell(
                 Some(_) => {
                     let newest = handoffs.ledger.newest(seq);
                     let what = format!("message {seq} was revised before it was {wanted}");
-                    Error::new(ErrorKind::Negative, what)
-                        .then(format!("git parler status {newest}{}", context.room_option()))
+                    Error::new(ErrorKind::Negative, what).then(format!("git parler status {newest}"))
                 }
                 None => Error::new(
                     ErrorKind::Negative,
