@@ -82,6 +82,14 @@ pub(crate) const VARIABLES: &[Meaning] = &[
          absolute path. No secret is in it.",
     ),
     (
+        "GIT_PAGER, PAGER",
+        "What shows long results on a terminal: the first before `core.pager`, the second after it.",
+    ),
+    (
+        "LESS, LV",
+        "The options of two such programs, which are told `FRX` and `-c` where nobody says any.",
+    ),
+    (
         "NO_COLOR, CLICOLOR_FORCE, TERM",
         "Whether to colour the output, where no option and no configuration says it.",
     ),
@@ -220,11 +228,14 @@ mod tests {
         assert!(unread.is_empty(), "listed and read by nothing: {unread:?}");
     }
 
-    /// Whether a text looks like a key of ours or of colours, or like a variable of ours or of the user's directories.
+    /// Whether a text looks like a key of ours, of colours or of the pager, or like a variable of ours, of the user's
+    /// directories or of the pager.
     fn is_name(text: &str) -> bool {
-        let key = text.strip_prefix("parler.").or(text.strip_prefix("color."));
+        let mut prefixes = ["parler.", "color.", "pager."].iter();
+        let key = prefixes.find_map(|prefix| text.strip_prefix(prefix));
         let variable = ["PARLER_", "XDG_"].iter().find_map(|prefix| text.strip_prefix(prefix));
-        key.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_alphabetic()))
+        ["core.pager", "GIT_PAGER", "PAGER", "LESS", "LV"].contains(&text)
+            || key.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_alphabetic()))
             || variable.is_some_and(|rest| {
                 !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
             })
