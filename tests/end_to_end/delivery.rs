@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parler_harness::{Agent, Answer, DEADLINE, LocalHub, RawClient, World};
 use parler_protocol::{Draft, HandoffPart, Part, RoomName, Seq, TaskPart, TaskStatus, TextPart};
@@ -98,12 +98,11 @@ fn a_long_backlog_is_led_by_its_handoff_and_loses_nothing() {
         400,
         "JSON is never a digest"
     );
-    assert!(json["leftOut"].is_null());
 }
 
-/// The figure in `docs/cli.md`: run it with `--ignored --nocapture`, and a release build of the programs.
+/// A second is for a release build of the programs.
 #[test]
-#[ignore = "posts 10,000 messages"]
+#[ignore = "posts 10,000 messages: cargo test --release -p parler-git --test end_to_end ten_thousand -- --ignored --nocapture"]
 fn ten_thousand_messages_are_read_in_well_under_a_second() {
     let world = world();
     let (bob, ada) = talk(&world);
@@ -118,11 +117,12 @@ fn ten_thousand_messages_are_read_in_well_under_a_second() {
     }
     let begun = Instant::now();
     let recv = bob.parler("recv --room talk").success();
+    let took = begun.elapsed();
     println!(
-        "recv of 10,000 messages: {:?}, {} lines",
-        begun.elapsed(),
+        "recv of 10,000 messages: {took:?}, {} lines",
         recv.out().lines().count()
     );
+    assert!(cfg!(debug_assertions) || took < Duration::from_secs(1), "{took:?}");
     assert!(recv.out().starts_with("HANDOFF TO YOU from ada · message 5000 "));
     assert!(recv.out().lines().count() < 200);
     let all = bob.parler("recv --room talk --all").success();
