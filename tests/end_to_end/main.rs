@@ -36,6 +36,7 @@ mod large_room;
 mod limits;
 mod local_hub_life;
 mod manuals;
+mod memory;
 mod meters;
 mod no_room;
 mod odd_histories;

@@ -41,7 +41,7 @@ pub use local_hub::LocalHub;
 pub use log_reader::{ReadLog, read_log};
 pub use output::{Answer, Output};
 pub use plain_http::{PlainAnswer, PlainHttp};
-pub use process::{DEADLINE, Running, end_process, started_with_mention_of, wait_for_end_of};
+pub use process::{DEADLINE, Running, end_process, peak_memory_kib, started_with_mention_of, wait_for_end_of};
 pub use raw_client::RawClient;
 pub use repository::Repository;
 pub use request_log::{Mark, RequestLog};

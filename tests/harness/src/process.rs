@@ -267,6 +267,15 @@ pub fn wait_for_end_of(process: u32) {
     );
 }
 
+/// The most memory that a running process has held so far, in KiB.
+#[track_caller]
+pub fn peak_memory_kib(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a running process");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
+    number.unwrap_or_else(|| panic!("no peak in {status}"))
+}
+
 /// The processes, other than this one, that were started with a mention of this path in their command line,
 /// environment or working directory.
 pub fn started_with_mention_of(path: &Path) -> Vec<u32> {
