@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::problem::Refusal;
 
 const HEAD_HEADER: HeaderName = HeaderName::from_static(paths::HEAD_HEADER);
+const BLOB_LIMIT_HEADER: HeaderName = HeaderName::from_static(paths::BLOB_LIMIT_HEADER);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Stored messages are sent in pieces of about this size.
 const PIECE_BYTES: usize = 256 << 10; // 256 KiB
@@ -19,6 +20,13 @@ const PIECE_BYTES: usize = 256 << 10; // 256 KiB
 pub(crate) fn tell_head(response: &mut Response, head: &Head) {
     let value = HeaderValue::try_from(head.to_string()).expect("a head is digits, a blank and hexadecimal digits");
     response.headers_mut().insert(HEAD_HEADER, value);
+}
+
+/// Adds the `Parler-Blob-Limit` header: the size of the largest blob that the hub takes, in bytes.
+pub(crate) fn tell_blob_limit(response: &mut Response, bytes: u64) {
+    response
+        .headers_mut()
+        .insert(BLOB_LIMIT_HEADER, HeaderValue::from(bytes));
 }
 
 /// A JSON answer.

@@ -109,7 +109,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .refuses(&[Code::NotFound]),
         Call::get(template::ROOM, rooms::get)
             .called("showRoom", "How far a room reaches")
-            .answers(Answer::json::<RoomAnswer>(200, "The room.").with(head)),
+            .answers(Answer::json::<RoomAnswer>(200, "The room.").with(PLACE_HEADERS)),
         Call::get(template::MEMBERS, rooms::members)
             .called("listMembers", "Who is in a room")
             .answers(Answer::json::<MemberList>(200, "In the order they came.").with(head)),
@@ -122,7 +122,7 @@ pub(crate) fn calls() -> Vec<Call> {
                 "Seconds to wait where nothing is there yet; never more than 55.",
             )
             .header::<String>(paths::NOTES_HEADER, NOTES)
-            .answers(Answer::json::<Page>(200, "The page.").with(head))
+            .answers(Answer::json::<Page>(200, "The page.").with(PLACE_HEADERS))
             .refuses(&[Code::NoLongerKept]),
         Call::post(template::MESSAGES, messages::post)
             .called("postMessage", "Append a message")
@@ -219,6 +219,7 @@ const NOTES: &str = "Any value: the reader knows the notes of messages that are 
 const BUNDLE_FRAMES: &str = "For each a line `ID SIZE`, then its bytes.";
 const SAME_KEY: &str = "A request under the same key finds what the first one made.";
 const BEGUN_HEADERS: &[Header] = &[Header::Location, Header::ParlerHead, Header::UploadOffset];
+const PLACE_HEADERS: &[Header] = &[Header::ParlerBlobLimit, Header::ParlerHead];
 const PUSHES_HEADERS: &[Header] = &[Header::ETag, Header::ParlerBlobLimit, Header::ParlerHead];
 const UPLOAD_HEADERS: &[Header] = &[Header::ParlerHead, Header::UploadOffset];
 const BLOB_HEADERS: &[Header] = &[Header::AcceptRanges, Header::ETag, Header::ParlerHead];

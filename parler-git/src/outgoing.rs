@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::text;
 
 /// Longest name of a file, as file systems have it.
 const MAX_NAME_BYTES: usize = 255;
@@ -102,6 +103,17 @@ impl Outgoing {
             id: spool.id(),
             content: Content::Spool(spool),
         })
+    }
+
+    /// Refuses what is more than the `most` bytes that the hub takes.
+    pub(crate) fn check_fits(&self, most: u64) -> Result<()> {
+        let size = self.size();
+        if size <= most {
+            return Ok(());
+        }
+        let name = text::name(&self.name);
+        let what = format_args!("{name} was not sent: it has {size} bytes, over {most}, the most that the hub takes");
+        Err(Error::new(ErrorKind::Refused, what).then(format!("split -b {most} FILE, and send the parts")))
     }
 
     /// The part of a message that brings it.

@@ -122,7 +122,8 @@ impl Client {
     }
 
     /// The size of the largest blob that the hub takes, in bytes, as far as it has said. Its answers to
-    /// [`Client::pushes`] say it, one that there is no such room too.
+    /// [`Client::pushes`] say it, one that there is no such room too, and those to [`Client::room`] and
+    /// [`Client::messages`].
     pub fn blob_limit(&self) -> Option<u64> {
         self.blob_limit.get()
     }

@@ -9,7 +9,7 @@ use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, UploadI
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{room_json, with_messages};
+use crate::answer::{room_json, tell_blob_limit, with_messages};
 use crate::blob_store::BlobError;
 use crate::body::{BodyReader, check_announced, content_length, media_type};
 use crate::fail_point::{FailPoint, reached};
@@ -60,7 +60,9 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
         cursor: page.cursor,
         head: page.head,
     };
-    with_messages(&Before { room: &page.room }, page.messages, &after, &page.head)
+    let mut response = with_messages(&Before { room: &page.room }, page.messages, &after, &page.head)?;
+    tell_blob_limit(&mut response, call.state.options.limits.max_blob_bytes);
+    Ok(response)
 }
 
 /// Whether the reader says that it knows what stands in place of messages that are no longer kept.

@@ -1,17 +1,15 @@
 //! The messages that carry refs or bundles: what a git client folds into the room's refs.
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::{BundleId, Head, HubId, RoomName, Seq, paths};
+use parler_protocol::{BundleId, Head, HubId, RoomName, Seq};
 use serde::Serialize;
 
-use crate::answer::{tell_head, with_messages};
+use crate::answer::{tell_blob_limit, tell_head, with_messages};
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
-
-const BLOB_LIMIT_HEADER: HeaderName = HeaderName::from_static(paths::BLOB_LIMIT_HEADER);
 
 #[derive(Serialize)]
 struct Before<'a> {
@@ -33,10 +31,10 @@ struct After {
 
 /// `GET /v1/rooms/{room}/pushes?since=`
 pub(crate) async fn get(call: RoomCall, query: Parameters, headers: HeaderMap) -> Response {
-    let most = HeaderValue::from(call.state.options.limits.max_blob_bytes);
+    let most = call.state.options.limits.max_blob_bytes;
     let mut response = answer(call, query, headers).await.into_response();
     // Whoever is going to push asks here first, also for a room that is not there yet.
-    response.headers_mut().insert(BLOB_LIMIT_HEADER, most);
+    tell_blob_limit(&mut response, most);
     response
 }
 

@@ -6,7 +6,7 @@ use axum::response::Response;
 use parler_protocol::RoomKind;
 use parler_protocol::api::{CreateRoom, MemberList, RoomList};
 
-use crate::answer::{json, room_json};
+use crate::answer::{json, room_json, tell_blob_limit};
 use crate::auth::Authenticated;
 use crate::body::Json;
 use crate::problem::Refusal;
@@ -46,7 +46,10 @@ pub(crate) async fn list(
 /// `GET /v1/rooms/{room}`
 pub(crate) async fn get(call: RoomCall) -> Result<Response, Refusal> {
     let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
-    room_json(StatusCode::OK, &room, &room.head)
+    let mut response = room_json(StatusCode::OK, &room, &room.head)?;
+    // Whoever is going to post a file asks here, or for a page.
+    tell_blob_limit(&mut response, call.state.options.limits.max_blob_bytes);
+    Ok(response)
 }
 
 /// `GET /v1/rooms/{room}/members`

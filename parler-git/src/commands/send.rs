@@ -45,6 +45,9 @@ pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result
     let client = context.client()?;
     context.require_sent()?;
     let mut place = Place::ask(&client, &room)?;
+    if let Some(most) = client.blob_limit() {
+        files.iter().try_for_each(|file| file.check_fits(most))?;
+    }
 
     let mut first = Some((
         text.map(|text| Part::from(TextPart { text })),
