@@ -18,6 +18,7 @@ use crate::room_cache::RoomCache;
 mod decision;
 mod deepen;
 mod kinship;
+mod nearer_base;
 mod plan;
 mod post;
 mod run;
@@ -218,6 +219,14 @@ pub enum PushError {
     /// The bundle could not be made.
     #[error(transparent)]
     Pack(#[from] PackError),
+    /// The bundle is larger than what the hub takes. Nothing was sent.
+    #[error("{error}")]
+    TooLarge {
+        /// The hub's limit, and where packing was stopped.
+        error: PackError,
+        /// A branch of another remote against which the bundle would be smaller, as `origin/topic`.
+        nearer: Option<String>,
+    },
     /// A git child failed.
     #[error(transparent)]
     Git(#[from] GitError),

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 
-use git_remote_parler::pack::PackError;
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
     CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
@@ -417,9 +416,12 @@ impl From<PushError> for Error {
             PushError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             PushError::NotACommit { .. } => Self::usage(error),
             PushError::CutOff(cut_off) => cut_off.into(),
-            PushError::Pack(PackError::TooLarge { .. }) => {
-                Self::new(ErrorKind::Refused, error).then("git parler push --base REV, with a nearer base")
-            }
+            PushError::TooLarge { error, nearer } => Self::new(ErrorKind::Refused, error).then(match nearer {
+                Some(base) => {
+                    format!("git parler push --base {base}, which has much of it, for receivers who have that")
+                }
+                None => "git parler push --base REV, with a nearer base".to_owned(),
+            }),
             PushError::Pack(_) | PushError::Git(_) => Self::fatal(error),
         }
     }

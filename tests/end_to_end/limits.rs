@@ -10,6 +10,11 @@ const MOST: u64 = 1 << 20; // 1 MiB
 /// What one read of a pack may bring.
 const PIECE: u64 = 256 << 10; // 256 KiB
 
+/// Whether a request brings a room something.
+fn is_post(request: &str) -> bool {
+    request.starts_with("POST /v1/rooms/")
+}
+
 /// How many bytes there were when packing was stopped.
 fn stopped_at(answer: &Answer) -> u64 {
     let (_, rest) = answer.err().split_once("packing was stopped at ").unwrap_or_default();
@@ -60,4 +65,91 @@ fn packing_stops_at_what_the_hub_takes_and_nothing_is_sent() {
     assert!(requests.iter().all(of_pushes), "{requests:#?}");
     assert_eq!(requests.len(), 1, "{requests:#?}");
     assert_eq!(room_refs(&alice, "build")["refs/heads/x"], before);
+}
+
+#[test]
+fn a_file_that_the_hub_does_not_take_is_refused_before_any_of_it_is_sent() {
+    let world = world();
+    let hub = hub_server::start_for_small_blobs(&world, MOST);
+    let place = world.directory("place");
+    let alice = world.stranger("alice").on(&hub).within(&place);
+    alice.parler("invite --group build").success();
+    std::fs::write(place.join("small.txt"), "small").unwrap();
+    std::fs::write(place.join("fits.bin"), noise(MOST as usize, 1)).unwrap();
+    std::fs::write(place.join("large.bin"), noise(MOST as usize + 1, 2)).unwrap();
+
+    // The one before it is not sent, either.
+    let mark = hub.log().mark();
+    let send = alice
+        .parler("send --room build --file small.txt --file large.bin look")
+        .code(7);
+    let line = send.one_error_line();
+    let size = MOST + 1;
+    for word in [
+        "large.bin was not sent",
+        &format!("it has {size} bytes, over {MOST}, the most that the hub takes"),
+        &format!("split -b {MOST} FILE"),
+    ] {
+        assert!(line.contains(word), "{line}");
+    }
+    let requests = hub.log().since(mark);
+    assert!(
+        !requests.iter().any(|request| request.starts_with("POST /v1/rooms")),
+        "{requests:#?}"
+    );
+
+    alice
+        .parler("send --room build --file small.txt --file fits.bin")
+        .success();
+    let work = world.clone_of(&world.origin(), "work");
+    work.write("large.bin", noise(3 << 20, 3));
+    work.git("add large.bin").success();
+    work.git("commit --quiet --message large").success();
+    let mark = hub.log().mark();
+    let handoff = alice
+        .at(&work)
+        .parler("handoff --room build --bundle HEAD --next review")
+        .code(7);
+    assert!(
+        handoff.one_error_line().contains("the most that the hub takes"),
+        "{handoff:?}"
+    );
+    assert!(
+        !hub.log().since(mark).iter().any(|request| is_post(request)),
+        "{handoff:?}"
+    );
+}
+
+#[test]
+fn a_branch_that_holds_much_of_what_is_too_large_is_named() {
+    let world = world();
+    let hub = hub_server::start_for_small_blobs(&world, MOST);
+    let work = world.clone_of(&world.origin(), "work");
+    let alice = world.stranger("alice").on(&hub).at(&work);
+    alice.parler("invite --group build").success();
+    work.write("large.bin", noise(2 << 20, 1));
+    work.git("add large.bin").success();
+    work.git("commit --quiet --message large").success();
+    work.commit("a.txt", "one\n");
+    work.git("push --quiet origin HEAD:refs/heads/topic HEAD~2:refs/heads/older")
+        .success();
+
+    let push = alice.git("push parler::room/build HEAD:refs/heads/x").code(1);
+    push.warns("parler: origin/topic has much of it")
+        .warns("git push -o base=origin/topic");
+    let push = alice.parler("push --room build HEAD:refs/heads/x").code(7);
+    let line = push.one_error_line();
+    assert!(line.contains("git parler push --base origin/topic"), "{line}");
+    // It does help.
+    alice
+        .parler("push --room build --base origin/topic HEAD:refs/heads/x")
+        .success();
+    assert_eq!(room_refs(&alice, "build")["refs/heads/x"], work.rev("HEAD"));
+
+    // What nobody else has is not to be had from anybody.
+    work.write("larger.bin", noise(2 << 20, 2));
+    work.git("add larger.bin").success();
+    work.git("commit --quiet --message larger").success();
+    let push = alice.git("push parler::room/build HEAD:refs/heads/y").code(1);
+    push.warns("git push -o base=REV");
 }

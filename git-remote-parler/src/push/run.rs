@@ -8,6 +8,7 @@ use parler_protocol::{BundleId, Oid, Part, RefName, RefUpdate, Work};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::deepen::{DeepenPolicy, bring_history};
+use super::nearer_base::nearer_base;
 use super::plan::{Plan, Planner, Tip, Unplanned, is_enough};
 use super::post::Packed;
 use super::work;
@@ -18,7 +19,7 @@ use super::{
 use crate::advertisement::header_refs;
 use crate::base::{Bases, ordinary_remotes};
 use crate::fetch_plan::FetchPlanner;
-use crate::pack::build_bundle;
+use crate::pack::{PackError, build_bundle};
 use crate::pins;
 use crate::repository::{Repository, RepositoryError, Resolved};
 use crate::room::{Room, RoomError};
@@ -352,7 +353,13 @@ impl Push<'_, '_> {
         let Some(bundle) = &plan.bundle else { return Ok(None) };
         let spool_dir = self.repository().parler_dir();
         let most = self.pusher.client.blob_limit();
-        let built = build_bundle(self.repository(), &bundle.header, &spool_dir, most)?;
+        let built = match build_bundle(self.repository(), &bundle.header, &spool_dir, most) {
+            Err(error @ PackError::TooLarge { .. }) => {
+                let nearer = nearer_base(self.repository(), &bundle.header, bundle.commits)?;
+                return Err(PushError::TooLarge { error, nearer });
+            }
+            built => built?,
+        };
         let tip = self.repository().resolve(&bundle.header.refs[0].oid.to_string())?;
         let summary = tip.commit.and_then(|commit| self.repository().subject(&commit).ok());
         Ok(Some(Packed::new(

@@ -12,7 +12,6 @@ use super::push_options::PushOptions;
 use super::{Session, SessionError};
 use crate::advertisement::is_pin;
 use crate::git::one_line;
-use crate::pack::PackError;
 use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
 
 /// A ref's status, as git reads it.
@@ -99,10 +98,17 @@ impl<O: Write, E: Write> Session<'_, O, E> {
                 None
             }
             // So too where the hub had said so before.
-            Err(SessionError::Push(PushError::Pack(error @ PackError::TooLarge { .. }))) => {
+            Err(SessionError::Push(PushError::TooLarge { error, nearer })) => {
                 let why = plain(&error.to_string());
                 wishes.iter_mut().for_each(|wish| wish.refuse(&why));
-                self.say("a nearer base makes a smaller bundle: git push -o base=REV, or push older commits first");
+                self.say(&match nearer {
+                    Some(base) => {
+                        format!("{base} has much of it, for receivers who have that: git push -o base={base}")
+                    }
+                    None => {
+                        "a nearer base makes a smaller bundle: git push -o base=REV, or push older commits first".into()
+                    }
+                });
                 None
             }
             Err(error) => return Err(error),
