@@ -1,10 +1,11 @@
 //! Which blobs of a room are needed: those that a fetch of a live ref could ask for, following the signed parts from the
 //! refs' tips over prerequisites and `needs`, as readers do. The hub never looks into a bundle, so wherever the parts do not
-//! lead on, nothing is decided.
+//! lead on, or lead on by the word of a stranger alone, nothing is decided.
 
 use std::collections::{HashMap, HashSet};
 
-use parler_protocol::{BundleId, BundlePart, Message, Oid, Part};
+use parler_protocol::limits::MAX_NEEDS;
+use parler_protocol::{AgentId, BundleId, BundlePart, Message, Oid, Part};
 
 use crate::message_parts::blob_references;
 use crate::ref_fold::RefFold;
@@ -14,6 +15,8 @@ use crate::ref_fold::RefFold;
 pub(super) struct Scan {
     fold: RefFold,
     bundles: Vec<Bundle>,
+    /// Who moved a ref to an object first. Any other member can name any object.
+    first_movers: HashMap<Oid, AgentId>,
     /// Blobs that are needed whatever the refs are.
     kept: HashSet<BundleId>,
 }
@@ -22,7 +25,9 @@ pub(super) struct Scan {
 #[derive(Debug)]
 struct Bundle {
     id: BundleId,
-    /// What it brings: its refs, and what its message moved refs to.
+    author: AgentId,
+    /// What it brings: its own refs, without those that it expects of its receiver. What its message moves refs to besides
+    /// may be anywhere in the room.
     tips: Vec<Oid>,
     prerequisites: Vec<Oid>,
     needs: Vec<BundleId>,
@@ -33,17 +38,14 @@ struct Bundle {
 impl Scan {
     /// Takes in the next message.
     pub(super) fn take(&mut self, message: &Message, is_old: bool) {
-        let mut moved = Vec::new();
         for part in &message.parts {
             match part {
                 Part::Refs(refs) => {
                     let _ = self.fold.apply(message.seq.get().cast_signed(), refs);
-                    moved.extend(
-                        refs.updates
-                            .iter()
-                            .flat_map(|update| [update.new, update.peeled])
-                            .flatten(),
-                    );
+                    let moved = refs.updates.iter().flat_map(|update| [update.new, update.peeled]);
+                    for oid in moved.flatten() {
+                        self.first_movers.entry(oid).or_insert(message.from.id);
+                    }
                 }
                 // A handoff may be open, and what became of a task be asked for.
                 Part::Handoff(handoff) => self.kept.extend(handoff.bundle),
@@ -53,7 +55,7 @@ impl Scan {
         }
         for part in &message.parts {
             if let Part::Bundle(part) = part {
-                self.bundles.push(Bundle::of(part, &moved));
+                self.bundles.push(Bundle::of(part, message.from.id));
                 if part.refs.is_empty() {
                     // Of a client that does not say what it brings.
                     self.kept.insert(part.blob);
@@ -82,7 +84,7 @@ impl Scan {
         let mut to_follow: Vec<BundleId> = self.kept.iter().copied().collect();
         for (oid, _) in self.fold.refs.values() {
             // A branch at a commit inside of some bundle: nobody here can say of which.
-            let providers = by_tip.get(oid)?;
+            let providers = by_tip.get(oid).filter(|providers| self.is_vouched(oid, providers))?;
             to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
         }
         while let Some(id) = to_follow.pop() {
@@ -97,32 +99,47 @@ impl Scan {
             {
                 to_follow.extend(&bundle.needs);
                 for prerequisite in &bundle.prerequisites {
-                    match by_tip.get(prerequisite) {
-                        Some(providers) => {
-                            to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
-                        }
-                        // Within one that it names, or outside of the room.
-                        None if bundle.has_base || !bundle.needs.is_empty() => {}
-                        None => return None,
+                    let providers = by_tip.get(prerequisite).map_or(&[][..], Vec::as_slice);
+                    to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
+                    // Else within one that it names, which are all followed, or outside of the room.
+                    if !self.is_vouched(prerequisite, providers) && !bundle.says_where_from() {
+                        return None;
                     }
                 }
             }
         }
         Some(needed)
     }
+
+    /// Whether one of these bundles is of whoever moved a ref to the object first.
+    fn is_vouched(&self, oid: &Oid, providers: &[usize]) -> bool {
+        let mover = self.first_movers.get(oid);
+        providers
+            .iter()
+            .any(|position| mover == Some(&self.bundles[*position].author))
+    }
 }
 
 impl Bundle {
-    fn of(part: &BundlePart, moved: &[Oid]) -> Self {
-        let said = part.tip.as_ref().and_then(|tip| tip.parse().ok());
-        let of_refs = part.refs.iter().map(|bundled| bundled.oid);
+    fn of(part: &BundlePart, author: AgentId) -> Self {
+        // As readers have it: `tip` is the word of clients that do not say more.
+        let alone = part.refs.is_empty().then(|| part.tip.as_ref()?.parse().ok()).flatten();
+        let tips = part.refs.iter().map(|bundled| bundled.oid).chain(alone);
+        let expected: HashSet<&Oid> = part.prerequisites.iter().collect();
         Self {
             id: part.blob,
-            tips: of_refs.chain(said).chain(moved.iter().copied()).collect(),
+            author,
+            tips: tips.filter(|tip| !expected.contains(tip)).collect(),
             prerequisites: part.prerequisites.clone(),
             needs: part.needs.clone(),
             has_base: part.base_hint.is_some(),
         }
+    }
+
+    /// Whether its author tells where prerequisites come from that no bundle has as its tip. Who names as many bundles as
+    /// may be named had perhaps more to name.
+    fn says_where_from(&self) -> bool {
+        self.has_base || !self.needs.is_empty() && self.needs.len() < MAX_NEEDS
     }
 }
 
@@ -182,13 +199,19 @@ mod tests {
 
     /// What is needed of a log of these messages, by name among `names`; all old unless the last is to be young.
     fn needed(messages: Vec<Vec<Part>>, names: &[&str], last_is_young: bool) -> Option<Vec<String>> {
+        let of_one = messages.into_iter().map(|parts| (1, parts)).collect();
+        needed_by(of_one, names, last_is_young)
+    }
+
+    /// The same, each message with the number of its author.
+    fn needed_by(messages: Vec<(u8, Vec<Part>)>, names: &[&str], last_is_young: bool) -> Option<Vec<String>> {
         let mut scan = Scan::default();
         let count = messages.len();
-        for (number, parts) in (1..).zip(messages) {
+        for (number, (author, parts)) in (1..).zip(messages) {
             let parts: Vec<_> = parts.iter().map(Part::to_value).collect();
             let stored = serde_json::json!({
                 "seq": number, "id": MessageId::generate(), "room": "r", "parts": parts, "ts": 1,
-                "from": { "id": AgentKey::from_random([1; 32]).id(), "name": "alice" },
+                "from": { "id": AgentKey::from_random([author; 32]).id(), "name": "alice" },
             });
             let message = Message::parse(stored.to_string().as_bytes()).unwrap();
             scan.take(&message, !(last_is_young && number == count as u64));
@@ -281,10 +304,77 @@ mod tests {
         silent.refs.clear();
         let silent = vec![first(), vec![silent.into()], vec![moves("main", Some('1'), None)]];
         assert_eq!(needed(silent, &["a", "b"], false).unwrap(), ["b"]);
-        // What its message moved a ref to it brings, whatever its own refs say.
-        let mut elsewhere = bundle("b", '8', &[], &[]);
-        elsewhere.prerequisites.clear();
-        let moved = vec![first(), vec![elsewhere.into(), moves("main", Some('1'), Some('2'))]];
-        assert_eq!(needed(moved, &["a", "b"], false).unwrap(), ["b"]);
+        // What its message moves a ref to besides its own refs may be within any bundle: a push of a new branch together
+        // with one at a commit that the room has brings the new one alone.
+        let moved = |forced: Part| {
+            vec![
+                first(),
+                vec![
+                    bundle("b", '8', &[], &[]).into(),
+                    moves("new", None, Some('8')),
+                    moves("old", None, Some('7')),
+                ],
+                vec![forced],
+            ]
+        };
+        assert_eq!(
+            needed(moved(moves("main", Some('1'), Some('8'))), &["a", "b"], false),
+            None
+        );
+        // What a bundle names and expects of its receiver it does not bring.
+        let named = vec![
+            first(),
+            vec![bundle("b", '7', &['7'], &[]).into(), moves("old", None, Some('7'))],
+        ];
+        assert_eq!(needed(named, &["a", "b"], false), None);
+        // Who names as many bundles as may be named had perhaps more to name.
+        let names: Vec<String> = (0..MAX_NEEDS).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let many = |needs: &[&str]| {
+            let upon = bundle("b", '2', &['7'], needs).into();
+            needed(
+                vec![first(), vec![upon, moves("main", Some('1'), Some('2'))]],
+                &["a", "b"],
+                false,
+            )
+        };
+        assert_eq!(many(&names), None);
+        assert_eq!(many(&names[1..]).unwrap(), ["b"]);
+    }
+
+    #[test]
+    fn a_stranger_decides_nothing() {
+        let log = |forger: u8| {
+            vec![
+                (
+                    1,
+                    vec![bundle("a", '1', &[], &[]).into(), moves("main", None, Some('1'))],
+                ),
+                // At a commit within a, and a bundle that only says that it brings it.
+                (1, vec![moves("old", None, Some('7'))]),
+                (forger, vec![bundle("fake", '7', &[], &[]).into()]),
+                (
+                    1,
+                    vec![bundle("b", '8', &[], &[]).into(), moves("main", Some('1'), Some('8'))],
+                ),
+            ]
+        };
+        let names = ["a", "b", "fake"];
+        assert_eq!(needed_by(log(2), &names, false), None);
+        assert_eq!(
+            needed_by(log(1), &names, false).unwrap(),
+            ["b", "fake"],
+            "by the word of who moved it there"
+        );
+        let mut upon = log(2);
+        upon.remove(1);
+        upon.push((
+            1,
+            vec![
+                bundle("c", '9', &['7'], &[]).into(),
+                moves("main", Some('8'), Some('9')),
+            ],
+        ));
+        assert_eq!(needed_by(upon, &names, false), None);
     }
 }
