@@ -21,6 +21,7 @@ const POST_REFUSALS: &[Code] = &[
     Code::BadSignature,
     Code::BlobMismatch,
     Code::IdempotencyConflict,
+    Code::NoLongerKept,
     Code::ObjectFormatMismatch,
     Code::RefDirectoryConflict,
     Code::RefMoved,

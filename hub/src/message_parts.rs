@@ -28,3 +28,15 @@ pub(crate) fn blob_references(parts: &[Part]) -> Vec<BlobReference> {
     blobs.dedup();
     blobs
 }
+
+/// The bundles that those of these parts build on, as their author says, each once.
+pub(crate) fn bundles_built_on(parts: &[Part]) -> Vec<BundleId> {
+    let needs = parts.iter().filter_map(|part| match part {
+        Part::Bundle(part) => Some(&part.needs),
+        _ => None,
+    });
+    let mut bundles: Vec<_> = needs.flatten().copied().collect();
+    bundles.sort_unstable();
+    bundles.dedup();
+    bundles
+}

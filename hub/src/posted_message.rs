@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::message_parts::{blob_references, carries_git};
+use crate::message_parts::{blob_references, bundles_built_on, carries_git};
 use crate::problem::Refusal;
 use crate::store::{Append, NewBlob, Principal};
 
@@ -158,6 +158,7 @@ impl PostedMessage {
     ) -> Append {
         let is_push = self.is_push();
         let refers_to = blob_references(&self.parts);
+        let builds_on = bundles_built_on(&self.parts);
         let refs = self.parts.into_iter().find_map(|part| match part {
             Part::Refs(refs) => Some(refs),
             _ => None,
@@ -175,6 +176,7 @@ impl PostedMessage {
             refs,
             is_push,
             refers_to,
+            builds_on,
             blob,
             now,
         }

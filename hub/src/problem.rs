@@ -114,7 +114,7 @@ impl From<StoreError> for Refusal {
             StoreError::RefDirectoryConflict(..) => ErrorCode::RefDirectoryConflict,
             StoreError::ObjectFormatMismatch(_) => ErrorCode::ObjectFormatMismatch,
             StoreError::NoSuchRef(_) => ErrorCode::BadRequest,
-            StoreError::NoLongerKept(_) => ErrorCode::NoLongerKept,
+            StoreError::NoLongerKept(_) | StoreError::BaseNoLongerKept(_) => ErrorCode::NoLongerKept,
             StoreError::UnknownBlob(_) => ErrorCode::UnknownBlob,
             StoreError::BlobSize(_) => ErrorCode::BlobMismatch,
             StoreError::StorageFull => ErrorCode::StorageFull,

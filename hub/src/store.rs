@@ -174,6 +174,8 @@ pub struct Append {
     pub is_push: bool,
     /// Every blob its parts refer to. Each must be in the room already, or be `blob`.
     pub refers_to: Vec<BlobReference>,
+    /// The bundles that its own builds on, as its author says. None may be one that the room no longer keeps.
+    pub builds_on: Vec<BundleId>,
     /// The blob it brings.
     pub blob: Option<NewBlob>,
     /// Now, milliseconds since 1970.
@@ -338,6 +340,9 @@ pub enum StoreError {
     /// The room held this blob and no longer keeps it.
     #[error("blob {0} is no longer kept")]
     NoLongerKept(BundleId),
+    /// A bundle that the one of the message builds on is no longer kept.
+    #[error("bundle {0}, on which this one builds, is no longer kept: push again")]
+    BaseNoLongerKept(BundleId),
     /// A part says another length of a blob than it has.
     #[error("blob {0} is not as long as the message says")]
     BlobSize(BundleId),

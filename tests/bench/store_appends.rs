@@ -112,6 +112,7 @@ fn message(author: &Principal, room: &RoomName) -> Append {
         refs: None,
         is_push: false,
         refers_to: Vec::new(),
+        builds_on: Vec::new(),
         blob: None,
         now: NOW,
     }

@@ -310,6 +310,23 @@ async fn what_nobody_builds_on_is_given_up_and_the_rest_holds() {
 }
 
 #[tokio::test]
+async fn a_push_that_builds_on_what_was_given_up_meanwhile_is_refused_and_leaves_nothing() {
+    let mut filled = Filled::new().await;
+    filled.stopped(|data| said(&prune(data, &["--blobs", "1ms"]))).await;
+    let Filled { alice, room, data, .. } = &filled;
+    let upon = |base: &str| push("later", None, oid('5'), "later").upon(&[oid('3')], &[id("main one"), id(base)]);
+    let signed = upon("dead").sign_at(alice, room, &head(alice, room).await);
+    let refused = alice.post_with_blob(&room.room, &signed.body, &blob("later")).await;
+    let problem = refused.problem(ErrorCode::NoLongerKept);
+    assert!(problem.detail.contains(&id("dead").to_string()), "{problem:?}");
+    assert!(!file(data, "later").exists());
+    // As it is for whoever reads the room again: with what it builds on, or upon something else.
+    post(alice, room, push("dead", None, oid('3'), "dead"), Some("dead")).await;
+    post(alice, room, upon("dead"), Some("later")).await;
+    assert!(file(data, "later").exists());
+}
+
+#[tokio::test]
 async fn whoever_folds_the_room_is_told_which_bundles_are_gone() {
     let mut filled = Filled::new().await;
     let before = pushes(&filled.alice, &filled.room, "").await.expect(200);

@@ -142,6 +142,7 @@ pub(crate) fn text(by: &Principal, room: &str, text: &str) -> Append {
         refs: None,
         is_push: false,
         refers_to: Vec::new(),
+        builds_on: Vec::new(),
         blob: None,
         now: NOW,
     }

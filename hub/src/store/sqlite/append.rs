@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, refs, tokens};
+use super::{agents, blobs, column, refs, retention, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
@@ -75,6 +75,12 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         };
         if reference.size.is_some_and(|said| said != size) {
             return Err(StoreError::BlobSize(reference.id).into());
+        }
+    }
+    // Its author read the room before retention did: what it leaves out would be nowhere.
+    for base in &append.builds_on {
+        if retention::was_dropped(connection, room.row, base)? {
+            return Err(StoreError::BaseNoLongerKept(*base).into());
         }
     }
     let refs = append
