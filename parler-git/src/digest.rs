@@ -112,7 +112,7 @@ impl<'m> Backlog<'m> {
         // Who acknowledged a handoff, finished it or saw it revised elsewhere is not led to it again.
         let (live, settled): (Vec<_>, Vec<_>) = banners.iter().partition(|banner| {
             let handoff = self.ledger.handoff(banner.message.seq);
-            handoff.is_none_or(Handoff::is_open)
+            handoff.is_none_or(|handoff| handoff.is_open_for(self.me))
         });
         let settled: Vec<_> = settled
             .iter()

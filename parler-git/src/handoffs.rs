@@ -112,8 +112,16 @@ impl Handoff {
     /// The receipt that says how it stands. A decline takes back what its author had accepted and nobody else's word; what
     /// the author of the handoff called off stays so.
     pub(crate) fn holder(&self) -> Option<&Receipt> {
+        self.holder_among(|_| true)
+    }
+
+    fn holder_among(&self, is_heard: impl Fn(&Receipt) -> bool) -> Option<&Receipt> {
         let mut holder: Option<&Receipt> = None;
-        for receipt in self.receipts.iter().filter(|receipt| receipt.counts) {
+        for receipt in self
+            .receipts
+            .iter()
+            .filter(|receipt| receipt.counts && is_heard(receipt))
+        {
             let status = receipt.part.status;
             let stays = holder.is_some_and(|held| match held.part.status {
                 TaskStatus::Cancelled => true,
@@ -136,6 +144,21 @@ impl Handoff {
     /// Whether something is still expected of somebody.
     pub(crate) fn is_open(&self) -> bool {
         self.superseded_by.is_none() && !self.state().is_final()
+    }
+
+    /// Whether something is still expected of this agent. Anybody may call its own role by the agent's name: what is for the
+    /// agent by its name is settled by those alone who have the name, and by its author.
+    pub(crate) fn is_open_for(&self, me: &Identity) -> bool {
+        let is_for_name = self.to.iter().flatten().any(|to| me.name.is_called(to));
+        let has_name = |who: &Sender| {
+            who.name
+                .parse()
+                .is_ok_and(|name: AgentName| name.is_called(me.name.as_str()))
+        };
+        let holder = self.holder_among(|receipt| {
+            !is_for_name || has_name(&receipt.from) || receipt.from.id == self.from.id || receipt.from.id == me.key.id()
+        });
+        self.superseded_by.is_none() && !holder.is_some_and(|receipt| is_end(receipt.part.status))
     }
 
     /// The newest receipt of this agent.
@@ -468,6 +491,28 @@ mod tests {
         room.answer("carol", one, Declined);
         assert_eq!(room.state(one), "declined");
         assert!(!room.ledger().handoff(one).unwrap().is_contested());
+    }
+
+    #[test]
+    fn a_role_of_the_name_it_is_for_settles_nothing_for_who_has_the_name() {
+        let mut room = Room::new();
+        room.carol.role = Some("BOB".parse().unwrap());
+        let one = room.hand_over("alice", Some("bob"), None, None);
+        let for_anybody = room.hand_over("alice", None, None, None);
+        let open_for_bob = |room: &Room, seq| room.ledger().handoff(seq).unwrap().is_open_for(&room.bob);
+        for handoff in [one, for_anybody] {
+            assert!(open_for_bob(&room, handoff));
+            room.answer("carol", handoff, Done);
+        }
+        assert!(open_for_bob(&room, one));
+        assert!(!open_for_bob(&room, for_anybody));
+        room.answer("bob", one, Done);
+        assert!(!open_for_bob(&room, one));
+        room.answer("carol", one, Accepted);
+        assert!(!open_for_bob(&room, one));
+        let two = room.hand_over("alice", Some("bob"), None, None);
+        room.answer("alice", two, Cancelled);
+        assert!(!open_for_bob(&room, two));
     }
 
     #[test]

@@ -215,6 +215,19 @@ impl Outbox {
         }
     }
 
+    /// Forgets the draft of this message, if it waits.
+    fn forget(&self, id: &MessageId) -> Result<()> {
+        let _lock = self.lock_sending()?;
+        for (_, path) in self.files().map_err(|error| self.unreadable(&error))? {
+            // What cannot be read is not it: that was written by this process.
+            let Some(bytes) = read_private(&path)? else { continue };
+            if serde_json::from_slice(&bytes).is_ok_and(|queued: Queued| queued.id == *id) {
+                return forget(&path);
+            }
+        }
+        Ok(())
+    }
+
     fn mark(&self, waiting: &Waiting, refused: Option<String>) -> Result<()> {
         let marked = Queued {
             refused,
@@ -295,7 +308,7 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
     let outbox = Outbox::of(&context.home, &hub, &agent.identity.key.id());
-    let number = outbox.add(&Queued::new(room, draft, key))?;
+    outbox.add(&Queued::new(room, draft, key))?;
     let sending = || -> Result<Posted> {
         let client = context.client_that_sends_nothing(&hub, agent.identity.clone())?;
         let mut flushed = outbox.flush(&client)?;
@@ -315,7 +328,8 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
         Ok(posted) => Ok(Sending::Sent(posted)),
         Err(error) if error.kind == ErrorKind::Unreachable => Ok(Sending::Queued),
         Err(error) => {
-            outbox.drop(number)?;
+            // By its id: another command may have sent it, and then its number is another draft's by now.
+            outbox.forget(&draft.id)?;
             Err(error)
         }
     }
@@ -386,6 +400,23 @@ mod tests {
         assert_eq!(outbox.add(&queued("last")).unwrap(), 13);
         let large = queued(&"x".repeat(1 << 20));
         assert_eq!(outbox.add(&large).unwrap_err().kind, ErrorKind::Refused);
+    }
+
+    /// Its number may be another draft's by then.
+    #[test]
+    fn a_draft_is_forgotten_by_its_id_and_no_other_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let outbox = Outbox {
+            directory: directory.path().to_owned(),
+        };
+        let (gone, other) = (queued("refused"), queued("of another command"));
+        let number = outbox.add(&gone).unwrap();
+        assert!(outbox.drop(number).unwrap());
+        assert_eq!(outbox.add(&other).unwrap(), number);
+        outbox.forget(&gone.id).unwrap();
+        assert_eq!(outbox.waiting().unwrap().len(), 1);
+        outbox.forget(&other.id).unwrap();
+        assert_eq!(outbox.count(), 0);
     }
 
     #[test]

@@ -123,7 +123,10 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
             continue;
         }
         if let Some((message, handoff)) = entry.handoff_to(me) {
-            if ledger.handoff(message.seq).is_some_and(|handoff| !handoff.is_open()) {
+            if ledger
+                .handoff(message.seq)
+                .is_some_and(|handoff| !handoff.is_open_for(me))
+            {
                 continue;
             }
             let more = json!({
