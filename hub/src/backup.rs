@@ -155,11 +155,26 @@ pub fn backup(
     remove_databases(&to, previous.as_ref())?;
 
     let from = source.directory().join(BLOBS_DIRECTORY);
-    let mut blobs = BlobCopies::open(from, to.join(BLOBS_DIRECTORY), options.copy)?;
+    let copies = to.join(BLOBS_DIRECTORY);
+    // A link that leads back: nothing would be copied, and what is not needed there be removed from the hub.
+    if copies
+        .canonicalize()
+        .is_ok_and(|copies| copies.starts_with(source.directory()))
+    {
+        return Err(BackupError::Inside(source.directory().to_owned()));
+    }
+    let mut blobs = BlobCopies::open(from, copies, options.copy)?;
     // Before the database: retention may give up a blob between the two, and then it is not needed; given up after, it
     // has a copy by then. What comes between is too young to be given up.
     blobs.copy_all_there_are(tell)?;
-    let number = previous.as_ref().map_or(1, |previous| previous.number + 1);
+    // No backup is the last one that fits: somebody wrote the note.
+    let number = previous
+        .as_ref()
+        .map_or(Some(1), |previous| previous.number.checked_add(1));
+    let number = number.ok_or_else(|| BackupError::Damaged {
+        path: to.clone(),
+        what: format!("{MANIFEST_FILE} counts more backups than can be"),
+    })?;
     let name = format!("{DATABASE_PREFIX}{number}{DATABASE_SUFFIX}");
     let database = to.join(&name);
     source.copy_to(&database)?;

@@ -277,9 +277,35 @@ async fn whatever_a_backup_lacks_is_found_before_anything_is_brought_back() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.lines().last().unwrap().contains(words), "{words}: {stderr}");
+        assert!(
+            stderr.lines().last().unwrap().contains("damaged-"),
+            "the backup is named: {stderr}"
+        );
         assert!(!restored.exists(), "{words}");
+        assert_eq!(unfinished(filled.place.path()), [""; 0], "{words}");
     }
+    // More backups than can be counted, by a note that somebody wrote.
+    let manifest = fs::read_to_string(whole.join("backup.json")).unwrap();
+    let most = manifest.replace("\"number\": 1", &format!("\"number\": {}", u64::MAX));
+    let place = filled.path("many");
+    copy(&whole, &place);
+    fs::write(place.join("backup.json"), most).unwrap();
+    refused(&backup(&filled.path("data"), &place), "more backups than can be");
+    // Nor is it waited for what is no file.
+    fs::remove_file(place.join("backup.json")).unwrap();
+    let fifo = std::process::Command::new("mkfifo")
+        .arg(place.join("backup.json"))
+        .status();
+    assert!(fifo.unwrap().success());
+    refused(&restore(&place, &filled.path("restored")), "it is no file");
     done(&restore(&whole, &filled.path("restored")));
+}
+
+/// What is left in a directory of restores that were not finished.
+fn unfinished(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with('.')).collect()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -311,6 +337,12 @@ async fn places_that_are_somebodys_are_left_alone() {
     refused(&backup(&data, &filled.path("full")), "is no backup and not empty");
     let to = filled.path("backup");
     done(&backup(&data, &to));
+    // A link that leads back to the hub's own blobs.
+    copy(&to, &filled.path("linked"));
+    fs::remove_dir_all(filled.path("linked/blobs")).unwrap();
+    std::os::unix::fs::symlink(data.join("blobs"), filled.path("linked/blobs")).unwrap();
+    refused(&backup(&data, &filled.path("linked")), "would be lost with it");
+    assert_clean(&data);
     refused(&restore(&to, &data), "is not empty");
     refused(&restore(&to, &filled.path("full")), "is not empty");
     refused(&restore(&to, &filled.path("full").join("file")), "is not empty");
@@ -416,10 +448,5 @@ async fn a_restore_that_is_killed_leaves_nothing_that_a_hub_would_take() {
         },
     );
     done(&restore(&to, &restored));
-    let left: Vec<_> = fs::read_dir(filled.place.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.starts_with('.'))
-        .collect();
-    assert_eq!(left, [""; 0]);
+    assert_eq!(unfinished(filled.place.path()), [""; 0]);
 }

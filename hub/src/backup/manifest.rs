@@ -71,7 +71,11 @@ impl Manifest {
             what,
         };
         let path = place.join(MANIFEST_FILE);
-        let bytes = match fs::read(&path) {
+        // What is no file could keep a reader waiting for ever.
+        let bytes = match fs::metadata(&path).and_then(|found| match found.is_file() {
+            true => fs::read(&path),
+            false => Err(io::Error::other("it is no file")),
+        }) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(at(&path)(error)),

@@ -47,11 +47,6 @@ pub async fn restore(
 ) -> Result<Restored, BackupError> {
     let manifest = Manifest::read(from)?.ok_or_else(|| BackupError::Unfinished(from.to_owned()))?;
     check_free(data_dir)?;
-    let source = from.join(&manifest.database);
-    let damaged = |what: String| BackupError::Damaged {
-        path: from.to_owned(),
-        what,
-    };
     let name = data_dir
         .file_name()
         .ok_or_else(|| BackupError::NotEmpty(data_dir.to_owned()))?;
@@ -76,6 +71,34 @@ pub async fn restore(
         .create(&unfinished)
         .map_err(at(&unfinished))?;
 
+    match bring_back(from, &manifest, &unfinished, copy, tell).await {
+        Ok(restored) => {
+            // An empty directory gives way.
+            fs::rename(&unfinished, data_dir).map_err(at(data_dir))?;
+            sync_directory(parent).map_err(at(parent))?;
+            Ok(restored)
+        }
+        Err(error) => {
+            // It may be as large as the hub. What cannot be removed now goes with the next try.
+            let _ = fs::remove_dir_all(&unfinished);
+            Err(error)
+        }
+    }
+}
+
+/// Copies the backup to the directory `unfinished` and checks it.
+async fn bring_back(
+    from: &Path,
+    manifest: &Manifest,
+    unfinished: &Path,
+    copy: bool,
+    tell: &mut (dyn FnMut(CheckEvent) + Send),
+) -> Result<Restored, BackupError> {
+    let source = from.join(&manifest.database);
+    let damaged = |what: String| BackupError::Damaged {
+        path: from.to_owned(),
+        what,
+    };
     let database = unfinished.join(DATABASE_FILE);
     copy_database(&source, &database)?;
     let (bytes, sha256) = digest(&database).map_err(at(&database))?;
@@ -95,15 +118,18 @@ pub async fn restore(
     {
         return Err(damaged("its note is another database's".to_owned()));
     }
-    copy_blobs(from, &unfinished, &snapshot, copy)?;
+    copy_blobs(from, unfinished, &snapshot, copy).map_err(|error| match error {
+        BackupError::Blob { what } => damaged(what),
+        error => error,
+    })?;
     drop(snapshot);
 
     // As a hub would: an older format is brought up to date.
-    let store = SqliteStore::open(&unfinished, SqliteOptions::default())?;
+    let store = SqliteStore::open(unfinished, SqliteOptions::default())?;
     store.close().await.map_err(|error| damaged(error.to_string()))?;
     drop(store);
     let mut first = None;
-    let summary = check(&unfinished, &CheckOptions::default(), &mut |event| {
+    let summary = check(unfinished, &CheckOptions::default(), &mut |event| {
         if let CheckEvent::Found(finding) = &event
             && finding.severity == Severity::Damage
         {
@@ -118,10 +144,7 @@ pub async fn restore(
             more => format!("{first}, and {} more", more - 1),
         }));
     }
-    sync_tree(&unfinished)?;
-    // An empty directory gives way.
-    fs::rename(&unfinished, data_dir).map_err(at(data_dir))?;
-    sync_directory(parent).map_err(at(parent))?;
+    sync_tree(unfinished)?;
     Ok(Restored {
         hub: manifest.hub,
         made_at: manifest.made_at,
@@ -154,6 +177,9 @@ fn lock(parent: &Path) -> Result<fs::File, BackupError> {
 
 fn copy_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     use std::os::unix::fs::OpenOptionsExt;
+    if !fs::metadata(from).map_err(at(from))?.is_file() {
+        return Err(at(from)(io::Error::other("it is no file")));
+    }
     let mut source = fs::File::open(from).map_err(at(from))?;
     let mut file = fs::OpenOptions::new()
         .write(true)
