@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 
 use git_remote_parler::repository::Repository;
 use parler_client::Identity;
-use parler_protocol::{Message, Part, RoomName, Seq};
+use parler_protocol::{Message, Part, RefUpdate, RoomName, Seq};
 
 use crate::banner::Banner;
 use crate::handoffs::{Handoff, Ledger};
 use crate::log_entry::LogEntry;
 use crate::text::{self, Extent};
-use crate::view::render;
+use crate::view::{render, render_parts};
 
 /// Up to here a backlog is shown whole.
 const MOST_LINES: usize = 150;
@@ -118,7 +118,7 @@ impl<'m> Backlog<'m> {
             .iter()
             .filter_map(|banner| Some((banner.message.seq, self.fate(self.ledger.handoff(banner.message.seq)?))))
             .collect();
-        let whole: Vec<_> = live.iter().map(|banner| block(banner)).collect();
+        let whole: Vec<_> = live.iter().map(|banner| block(banner, repository)).collect();
         let lines = |entry: &LogEntry| (entry.seq, render(entry, repository, Extent::Beginning));
         let mentions: Vec<_> = self.mentions.iter().map(lines).collect();
         // An own message that was not looked at before is looked at now.
@@ -269,14 +269,11 @@ fn height(text: &str) -> usize {
 }
 
 /// A banner, and what else its message says.
-fn block(banner: &Banner<'_>) -> String {
+fn block(banner: &Banner<'_>, repository: Option<&Repository>) -> String {
     let mut out = banner.render(Extent::Beginning);
     let mut cut = false;
-    for part in &banner.message.parts {
-        if let Part::Text(part) = part {
-            out.push_str(&text::quoted(Extent::Beginning.of(&part.text, &mut cut)));
-        }
-    }
+    let others = banner.message.parts.iter().filter(|part| !is_told_by(banner, part));
+    out.push_str(&render_parts(others, repository, Extent::Beginning, &mut cut));
     if cut {
         out.push_str(&crate::view::more(banner.message));
     }
@@ -284,9 +281,107 @@ fn block(banner: &Banner<'_>) -> String {
     out
 }
 
+/// Whether a banner tells of this part of its message: the handoff, its bundle, and the refs that move to what that brings.
+fn is_told_by(banner: &Banner<'_>, part: &Part) -> bool {
+    match part {
+        Part::Handoff(part) => std::ptr::eq(part, banner.handoff),
+        Part::Bundle(part) => banner.bundle.is_some() && Some(part.blob) == banner.handoff.bundle,
+        Part::Refs(part) => {
+            let brought = |update: &RefUpdate| {
+                let bundles = banner.message.parts.iter().filter_map(|part| match part {
+                    Part::Bundle(bundle) if Some(bundle.blob) == banner.handoff.bundle => Some(bundle),
+                    _ => None,
+                });
+                let mut refs = bundles.flat_map(|bundle| &bundle.refs);
+                !update.forced && refs.any(|bundled| Some(bundled.oid) == update.new)
+            };
+            banner.handoff.bundle.is_none() || part.updates.iter().all(brought)
+        }
+        _ => false,
+    }
+}
+
 /// A handoff on a line.
 fn one_line(banner: &Banner<'_>, command: &str) -> String {
     let from = text::name_and_role(&banner.message.from.name, banner.message.from.role.as_deref());
     let next = text::beginning(&banner.handoff.next);
     format!("handoff {} from {from}: {next} · {command}\n", banner.message.seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use parler_protocol::{BundleId, FilePart, HandoffPart, ObjectFormat, RefsPart, TextPart};
+
+    use super::*;
+    use crate::bundles::BundleView;
+    use crate::bundles::tests::part as bundle;
+    use crate::log_entry::tests::{entry, identity};
+
+    fn moves(updates: &[(&str, &str, bool)]) -> Part {
+        let update = |(name, new, forced): &(&str, &str, bool)| RefUpdate {
+            name: name.parse().unwrap(),
+            old: None,
+            new: Some(new.repeat(40).parse().unwrap()),
+            forced: *forced,
+            peeled: None,
+        };
+        RefsPart {
+            updates: updates.iter().map(update).collect(),
+            atomic: false,
+            object_format: ObjectFormat::Sha1,
+            head: None,
+            base_hint: None,
+        }
+        .into()
+    }
+
+    fn shown(more: Vec<Part>) -> String {
+        let (alice, bob) = (identity(1, "alice", None), identity(2, "bob", None));
+        let handoff = HandoffPart {
+            next: "look".into(),
+            bundle: Some(bundle().blob),
+            ..HandoffPart::default()
+        };
+        let parts = [bundle().into(), handoff.into()].into_iter().chain(more).collect();
+        let entry = entry(&alice, 5, parts, |_| ());
+        let (message, handoff) = entry.handoff_to(&bob).unwrap();
+        let banner = Banner {
+            message,
+            handoff,
+            bundle: Some(BundleView::of(&bundle(), None)),
+            apply: None,
+        };
+        anstream::adapter::strip_str(&block(&banner, None)).to_string()
+    }
+
+    #[test]
+    fn a_banner_hides_nothing_of_its_message() {
+        let usual = shown(vec![moves(&[("refs/heads/feature", "a", false)])]);
+        assert!(
+            usual.starts_with("HANDOFF TO YOU") && !usual.contains("ref:"),
+            "{usual}"
+        );
+        assert_eq!(
+            usual.lines().filter(|line| line.contains("bundle:")).count(),
+            1,
+            "{usual}"
+        );
+        let forced = moves(&[("refs/heads/feature", "a", false), ("refs/heads/main", "a", true)]);
+        let file = FilePart {
+            blob: BundleId::of(b"notes"),
+            name: "notes.txt".into(),
+            size: 5,
+            media_type: None,
+            summary: None,
+        };
+        let second = HandoffPart {
+            next: "and this".into(),
+            ..HandoffPart::default()
+        };
+        let words = TextPart { text: "thanks".into() };
+        let all = shown(vec![forced, file.into(), second.into(), words.into()]);
+        for line in ["refs/heads/main new", "notes.txt", "and this", "│ thanks"] {
+            assert!(all.contains(line), "{line}: {all}");
+        }
+    }
 }

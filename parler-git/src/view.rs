@@ -78,7 +78,12 @@ pub(crate) fn own_parts(parts: &[Part], extent: Extent) -> String {
 }
 
 /// The lines of parts. Remembers in `cut` that a text is not shown to its end.
-fn render_parts(parts: &[Part], repository: Option<&Repository>, extent: Extent, cut: &mut bool) -> String {
+pub(crate) fn render_parts<'p>(
+    parts: impl IntoIterator<Item = &'p Part>,
+    repository: Option<&Repository>,
+    extent: Extent,
+    cut: &mut bool,
+) -> String {
     let mut out = String::new();
     for part in parts {
         match part {
