@@ -192,7 +192,7 @@ impl<'a> Ladder<'a> {
                 let seen = text::local_time(reader.last_seen);
                 out.push_str(&row(
                     "wake",
-                    &format!("{name}: {} · seen {seen}", wake_words(reader.wake)),
+                    &format!("{name}: {} · seen {seen}", wake_words(reader.wake, reader.acknowledged)),
                 ));
             }
         }
@@ -287,10 +287,11 @@ fn said(receipt: &Receipt) -> String {
     words
 }
 
-/// What wakes somebody, in words.
-pub(crate) const fn wake_words(wake: WakePath) -> &'static str {
+/// What wakes somebody who has read this, or has not, in words.
+pub(crate) const fn wake_words(wake: WakePath, acknowledged: bool) -> &'static str {
     match wake {
         WakePath::Stream => "watching now (recv --watch)",
+        WakePath::None if acknowledged => "none: has read it, and will see what comes next at its next recv",
         WakePath::None => "none: will see it at its next recv",
     }
 }

@@ -75,18 +75,23 @@ pub(crate) fn parse_key(key: &str) -> Result<&str> {
     }
 }
 
-/// Says when nobody in the room has the name or role that a handoff is for: it may be misspelt, or come later. That
-/// nobody can be asked is no reason to say anything.
+/// Says when nobody else in the room has the name or role that a handoff is for: it may be misspelt, or come later; and
+/// a handoff is never for its own author. That nobody can be asked is no reason to say anything.
 pub(crate) fn tell_if_for_nobody(client: &Client, room: &RoomName, to: Option<&str>, output: &mut Output) {
     let (Some(to), Ok(list)) = (to, client.members(room)) else {
         return;
     };
     let is_called =
         |member: &Member| member.name.is_called(to) || member.role.as_ref().is_some_and(|role| role.is_called(to));
-    if !list.members.iter().any(is_called) {
+    let me = client.identity().key.id();
+    if !list.members.iter().any(|member| member.id != me && is_called(member)) {
         let who = text::name(to);
+        let nobody = match list.members.iter().any(is_called) {
+            true => "nobody but you",
+            false => "nobody",
+        };
         output.remark(&format!(
-            "nobody in '{room}' has the name or role {who} by now; git parler roster --room {room}"
+            "{nobody} in '{room}' has the name or role {who} by now; git parler roster --room {room}"
         ));
     }
 }

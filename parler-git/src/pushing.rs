@@ -265,6 +265,8 @@ pub(crate) struct Destination<'a> {
     pub(crate) policy: &'a PushPolicy,
     /// How the room is found, or the room where it has been read already.
     pub(crate) lookup: RoomLookup,
+    /// Whether the command has words to force a ref with.
+    pub(crate) can_force: bool,
 }
 
 /// Pushes, tells what moved, and fails for what did not.
@@ -281,6 +283,7 @@ pub(crate) fn push(
         room,
         policy,
         lookup,
+        can_force,
     } = destination;
     let remarks = RefCell::new(&mut *output);
     let notice = |line: &str| remarks.borrow_mut().remark(line);
@@ -291,7 +294,7 @@ pub(crate) fn push(
     let failure = refused()
         .find(|(_, why)| **why != Refusal::AtomicPush)
         .or_else(|| refused().next())
-        .map(|(name, why)| refusal_error(name, why, &report));
+        .map(|(name, why)| refusal_error(name, why, &report, can_force));
     if report.room_created {
         output.remark(&format!("made room '{}'", report.room));
     }
@@ -327,15 +330,18 @@ fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
     }
 }
 
-fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport) -> Error {
+fn refusal_error(name: &RefName, refusal: &Refusal, report: &PushReport, can_force: bool) -> Error {
     let what = format!("{name} was not sent to room '{}': {}", report.room, words(refusal));
     let room = &report.room;
+    let force = match can_force {
+        true => "+ before the ref to force".to_owned(),
+        false => format!("force it before: git parler push --force REF --room {room}"),
+    };
     match refusal {
-        Refusal::FetchFirst | Refusal::NonFastForward => Error::new(ErrorKind::Conflict, what)
-            .then(format!("git fetch parler::room/{room}, or + before the ref to force")),
-        Refusal::AlreadyExists | Refusal::NeedsForce => {
-            Error::new(ErrorKind::Conflict, what).then("+ before the ref to force")
+        Refusal::FetchFirst | Refusal::NonFastForward => {
+            Error::new(ErrorKind::Conflict, what).then(format!("git fetch parler::room/{room}, or {force}"))
         }
+        Refusal::AlreadyExists | Refusal::NeedsForce => Error::new(ErrorKind::Conflict, what).then(force),
         Refusal::StaleInfo => {
             Error::new(ErrorKind::Conflict, what).then(format!("git fetch parler::room/{room}, and look again"))
         }

@@ -476,9 +476,12 @@ fn a_handoff_for_nobody_in_the_room_is_posted_and_said() {
     let stranger = user.parler("handoff --next x --for bpb --json").success();
     stranger.warns("nobody in 'try' has the name or role bpb");
     assert!(stranger.json()["seq"].is_number());
+    // It is never for its own author, whatever that is called.
     user.parler("handoff --next x --for Planner")
         .success()
-        .warns_no("nobody");
+        .warns("nobody but you in 'try' has the name or role Planner");
+    user.with("PARLER_AGENT", "bob").parler("recv").success();
+    user.parler("handoff --next x --for BOB").success().warns_no("nobody");
     work.commit("b.txt", "two\n");
     user.parler("push HEAD:refs/heads/y --next x --for bpb")
         .success()
@@ -486,4 +489,37 @@ fn a_handoff_for_nobody_in_the_room_is_posted_and_said() {
     // A room that is not there can be made.
     let refused = user.parler("recv --room nosuch").code(3);
     assert_refused(&refused, &["git parler invite --group nosuch"]);
+}
+
+#[test]
+fn what_comes_next_is_a_command_that_can_be_typed() {
+    let world = world();
+    let work = pushed(&world);
+    let user = work.user().with("PARLER_ROOM", "try");
+    // A verb that has no + of its own names one that forces.
+    work.git("reset --quiet --hard HEAD~1").success();
+    work.git("push --quiet --force parler::room/try HEAD:refs/heads/main")
+        .success();
+    work.commit("c.txt", "three\n");
+    work.git("push --quiet parler::room/try HEAD:refs/heads/main").success();
+    work.git("reset --quiet --hard HEAD~1").success();
+    work.commit("d.txt", "four\n");
+    for verb in ["handoff --next y --bundle main", "push --next y main"] {
+        let refused = user.parler(verb).code(6);
+        let line = refused.one_error_line();
+        assert_eq!(line.contains("+ before the ref"), verb.starts_with("push"), "{line}");
+        assert!(
+            line.contains("--force REF --room try") != verb.starts_with("push"),
+            "{line}"
+        );
+    }
+    user.parler("push --force main --room try").success();
+    user.parler("handoff --next y --bundle main").success();
+    // The next command says the room where this one did.
+    let outside = work.user();
+    for verb in ["status 99", "accept 99", "done 1", "handoff --next x --revises 1"] {
+        let refused = outside.parler(format!("{verb} --room try")).failure();
+        let line = refused.one_error_line();
+        assert!(line.ends_with("; git parler status --room try"), "{line}");
+    }
 }

@@ -188,7 +188,7 @@ fn a_branch_goes_back_and_forth_three_times_and_every_step_is_told() {
         .says("accepted:     bob (reviewer) ");
     shown
         .says(": merged")
-        .says("wake:         bob (reviewer): none: will see it at its next recv");
+        .says("wake:         bob (reviewer): none: has read it, and will see what comes next at its next recv");
     assert_eq!(desk.alices.rev("HEAD"), desk.bobs.rev("HEAD"));
     assert_eq!(
         desk.alices.git("log --format=%s").success().out().lines().count(),

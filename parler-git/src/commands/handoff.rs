@@ -87,6 +87,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
         room: &room,
         policy: &policy,
         lookup: RoomLookup::Unread,
+        can_force: false,
     };
     push(context, destination, &request, headline, output)?;
     tell_if_for_nobody(&client, &room, instruction.to.as_deref(), output);

@@ -92,6 +92,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         room: &room,
         policy: &policy,
         lookup,
+        can_force: true,
     };
     push(context, destination, &request, headline, output)?;
     let to = instruction.as_ref().and_then(|instruction| instruction.to.as_deref());

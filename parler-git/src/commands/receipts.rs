@@ -83,6 +83,7 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
         room: &handoffs.room,
         policy: &policy,
         lookup: RoomLookup::Unread,
+        can_force: false,
     };
     push(context, destination, &request, headline, output)
 }
