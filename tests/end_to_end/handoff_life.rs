@@ -302,13 +302,6 @@ fn only_those_it_is_for_answer_a_handoff() {
         let refused = named.parler(arguments(&command)).either();
         assert!(refused.one_error_line().ends_with(&next), "{refused:?}");
     }
-    let long = vec!["line"; 50].join("\n");
-    let long = alice
-        .parler(["handoff", "--for", "bob", "--json", "--next", &long])
-        .success();
-    let long = long.json()["seq"].to_string();
-    let ladder = named.parler(["status", &long, "--room", "try"]).success();
-    ladder.says(&format!("git parler show {long} --room try\n"));
     refused(&carol, &["cancel", &number], 7, "is alice's to call off");
     refused(&bob, &["decline", &number], 2, "decline says why; add --note TEXT");
     refused(&bob, &["fail", &number], 2, "fail says why");
@@ -379,6 +372,14 @@ fn only_those_it_is_for_answer_a_handoff() {
         (&"accepted".into(), &true.into())
     );
     assert_eq!(ladder["by"]["name"], "bob");
+    // What is too long for a ladder is named with the room.
+    let long = vec!["line"; 50].join("\n");
+    let long = alice
+        .parler(["handoff", "--for", "bob", "--json", "--next", &long])
+        .success();
+    let long = long.json()["seq"].to_string();
+    let ladder = named.parler(["status", &long, "--room", "try"]).success();
+    ladder.says(&format!("git parler show {long} --room try\n"));
 }
 
 #[test]
