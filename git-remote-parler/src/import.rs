@@ -186,6 +186,7 @@ impl<'r> Import<'r> {
             ImportError::Among { source, .. } if self.bundles.len() == 1 => *source,
             error => error,
         })?;
+        let proven = self.quarantine.contents().map_err(ImportError::storage)?;
         let local = self.refs_that_matter()?;
         let pinned: Vec<_> = local.iter().filter(|local| local.name.starts_with(PIN_ROOT)).collect();
         let pins_of_one = |bundle: &Received| {
@@ -200,7 +201,7 @@ impl<'r> Import<'r> {
         );
         let mut proof = self.prove(&local)?;
         if timing == PinTiming::Deferred {
-            let released = self.quarantine.release().map_err(ImportError::storage)?;
+            let released = self.quarantine.release(&proven).map_err(ImportError::storage)?;
             return Ok(Imported { pins, proof, released });
         }
         // The refs are locked before the objects move: what can fail has failed then, with nothing changed.
@@ -222,7 +223,7 @@ impl<'r> Import<'r> {
             }
             prepared => prepared,
         }?;
-        let mut released = self.quarantine.release().map_err(ImportError::storage)?;
+        let mut released = self.quarantine.release(&proven).map_err(ImportError::storage)?;
         prepared.commit()?;
         released.settle().map_err(ImportError::storage)?;
         tracing::debug!(pins = pins.len(), "import: objects moved in, tips pinned");

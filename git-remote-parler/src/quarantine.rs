@@ -1,6 +1,7 @@
 //! The directory where a bundle's objects wait until they are proven: beside the real objects, unseen by anybody who is
 //! not told of it. Dropping it removes it with everything in it; only [`Quarantine::release`] lets objects out.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -112,17 +113,41 @@ impl Quarantine {
         self.directory.path()
     }
 
+    /// What there is in it, for [`Quarantine::release`] to find again.
+    pub(crate) fn contents(&self) -> io::Result<Contents> {
+        let mut contents = Contents::default();
+        for entry in fs::read_dir(self.path())? {
+            let entry = entry?;
+            if is_fan_out(&entry)? {
+                contents.loose += fs::read_dir(entry.path())?.count();
+            }
+        }
+        for entry in fs::read_dir(self.path().join("pack"))? {
+            let name = entry?.file_name();
+            if Path::new(&name).extension() == Some(OsStr::new("idx")) {
+                contents.indexes.insert(name);
+            }
+        }
+        Ok(contents)
+    }
+
     /// Moves everything among the real objects. Packs come last and each with a `.keep`, which stays until the result
     /// is dropped: until a ref names the objects, a concurrent repack would take them for garbage.
     ///
     /// When moving fails the packs moved so far are taken back. Loose objects stay: whoever found one there meanwhile
-    /// may rely on it, and one that nobody names is harmless.
-    pub(crate) fn release(self) -> io::Result<Released> {
+    /// may rely on it, and one that nobody names is harmless. It fails where something of `proven` is gone: `git prune
+    /// --expire=now` removes quarantines that are in use, git's own too.
+    pub(crate) fn release(self, proven: &Contents) -> io::Result<Released> {
         let mut released = Released::default();
         let mut moved = Vec::new();
         let result = {
             let _there = there();
-            self.move_all(&mut released, &mut moved)
+            self.move_all(&mut released, &mut moved).and_then(|found| {
+                let is_whole = found.loose >= proven.loose && found.indexes.is_superset(&proven.indexes);
+                is_whole.then_some(()).ok_or_else(|| {
+                    io::Error::other("objects were removed while they were taken in, as git prune --expire=now does")
+                })
+            })
         };
         match result {
             Ok(()) => {
@@ -140,12 +165,13 @@ impl Quarantine {
         }
     }
 
-    fn move_all(&self, released: &mut Released, moved: &mut Vec<PathBuf>) -> io::Result<()> {
+    /// Gives what there was.
+    fn move_all(&self, released: &mut Released, moved: &mut Vec<PathBuf>) -> io::Result<Contents> {
+        let mut found = Contents::default();
         for entry in fs::read_dir(self.path())? {
             let entry = entry?;
-            let name = entry.file_name();
-            if name.len() == 2 && entry.file_type()?.is_dir() {
-                self.move_loose(&entry.path(), &name)?;
+            if is_fan_out(&entry)? {
+                found.loose += self.move_loose(&entry.path(), &entry.file_name())?;
             }
         }
         let target = self.objects.join("pack");
@@ -153,7 +179,9 @@ impl Quarantine {
         for entry in fs::read_dir(self.path().join("pack"))? {
             let index = entry?.path();
             if index.extension() == Some(OsStr::new("idx")) {
-                let here = target.join(index.file_name().unwrap_or_default());
+                let name = index.file_name().unwrap_or_default();
+                let here = target.join(name);
+                found.indexes.insert(name.to_owned());
                 // First, so that there is no moment at which the pack is there and not kept.
                 released.keeps.push(Keep::place(here.with_extension("keep"))?);
                 if here.exists() {
@@ -164,11 +192,13 @@ impl Quarantine {
                 }
             }
         }
-        Ok(())
+        Ok(found)
     }
 
-    fn move_loose(&self, from: &Path, name: &OsStr) -> io::Result<()> {
+    /// Gives how many there were.
+    fn move_loose(&self, from: &Path, name: &OsStr) -> io::Result<usize> {
         let to = self.objects.join(name);
+        let mut count = 0;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             // A repack that goes on meanwhile removes directories that it finds empty, again and again.
@@ -182,9 +212,15 @@ impl Quarantine {
                     }
                 }
             }
+            count += 1;
         }
-        Ok(())
+        Ok(count)
     }
+}
+
+/// Whether it is a directory of loose objects.
+fn is_fan_out(entry: &fs::DirEntry) -> io::Result<bool> {
+    Ok(entry.file_name().len() == 2 && entry.file_type()?.is_dir())
 }
 
 impl Drop for Quarantine {
@@ -193,6 +229,15 @@ impl Drop for Quarantine {
         let _ = fs::remove_dir_all(self.path());
         there.retain(|directory| directory != self.directory.path());
     }
+}
+
+/// What a quarantine holds.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// The names of its packs' indexes.
+    indexes: BTreeSet<OsString>,
+    /// How many loose objects.
+    loose: usize,
 }
 
 /// Objects that were let out of a quarantine, protected until this is dropped.
@@ -351,6 +396,49 @@ mod tests {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(left, ["tmp_objdir-incoming-x"], "git's own are git's business");
+    }
+
+    #[test]
+    fn what_was_proven_and_is_gone_is_not_let_out() {
+        let objects = tempfile::tempdir().unwrap();
+        let made = || {
+            let quarantine = Quarantine::new(objects.path(), &GitEnvironment::default()).unwrap();
+            let path = |name: &str| quarantine.path().join(name);
+            fs::create_dir(path("ab")).unwrap();
+            for name in [
+                "ab/cd",
+                "pack/pack-1.pack",
+                "pack/pack-1.idx",
+                "pack/pack-2.pack",
+                "pack/pack-2.idx",
+            ] {
+                fs::write(path(name), name).unwrap();
+            }
+            let proven = quarantine.contents().unwrap();
+            assert_eq!((proven.loose, proven.indexes.len()), (1, 2));
+            (quarantine, proven)
+        };
+        let packs = || match fs::read_dir(objects.path().join("pack")) {
+            Ok(entries) => entries.count(),
+            Err(_) => 0,
+        };
+        for gone in ["ab/cd", "pack/pack-1.idx", "pack/pack-2.pack"] {
+            let (quarantine, proven) = made();
+            fs::remove_file(quarantine.path().join(gone)).unwrap();
+            assert!(quarantine.release(&proven).is_err(), "{gone}");
+            assert_eq!(packs(), 0, "{gone}");
+        }
+        let (quarantine, proven) = made();
+        fs::remove_dir_all(quarantine.path().join("ab")).unwrap();
+        fs::remove_dir_all(quarantine.path().join("pack")).unwrap();
+        assert!(quarantine.release(&proven).is_err());
+
+        let (quarantine, proven) = made();
+        let released = quarantine.release(&proven).unwrap();
+        assert_eq!(packs(), 6);
+        drop(released);
+        assert_eq!(packs(), 4);
+        assert!(objects.path().join("ab/cd").exists());
     }
 
     #[test]
