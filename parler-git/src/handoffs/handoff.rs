@@ -1,0 +1,174 @@
+//! One handoff, what was said of it, and how it stands by that. Judges nobody: whether a receipt counts is decided by the
+//! ledger that folds it.
+
+use std::collections::HashMap;
+
+use parler_client::Identity;
+use parler_protocol::{AgentId, AgentName, HandoffPart, MessageId, Sender, Seq, TaskPart, TaskStatus};
+
+/// How a handoff stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    /// Nobody whom it is for has said anything.
+    Open,
+    /// As the newest receipt that counts has it.
+    Answered(TaskStatus),
+}
+
+impl State {
+    /// The word for it, for people and programs.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Answered(status) => status.as_str(),
+        }
+    }
+
+    /// Whether nothing more is expected of anybody.
+    pub(crate) const fn is_final(self) -> bool {
+        matches!(self, Self::Answered(status) if is_end(status))
+    }
+}
+
+/// Whether nothing more is expected after this. A later receipt may say otherwise all the same.
+pub(crate) const fn is_end(status: TaskStatus) -> bool {
+    matches!(
+        status,
+        TaskStatus::Done | TaskStatus::Failed | TaskStatus::Declined | TaskStatus::Cancelled
+    )
+}
+
+/// What somebody said of a handoff.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Receipt {
+    /// The message that says it.
+    pub(crate) seq: Seq,
+    /// That message's id.
+    pub(crate) id: MessageId,
+    /// Who. Names are text from elsewhere.
+    pub(crate) from: Sender,
+    /// When the hub stored it, milliseconds since 1970.
+    pub(crate) ts: i64,
+    /// What: status, note, result.
+    pub(crate) part: TaskPart,
+    /// Whether it was for them to say. Others are shown and change nothing.
+    pub(crate) counts: bool,
+}
+
+/// One handoff, as its signed message has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Handoff {
+    /// The message.
+    pub(crate) seq: Seq,
+    /// The id that receipts name it by.
+    pub(crate) id: MessageId,
+    /// Its author. Names are text from elsewhere.
+    pub(crate) from: Sender,
+    /// When the hub stored it, milliseconds since 1970.
+    pub(crate) ts: i64,
+    /// What is to be done.
+    pub(crate) part: HandoffPart,
+    /// Whether its author's key belongs to the name that it goes by: else it leads nobody.
+    pub(crate) leads: bool,
+    /// What has been said of it, in the log's order.
+    pub(crate) receipts: Vec<Receipt>,
+    /// The later handoff of the same author that takes its place, which may itself have been superseded.
+    pub(crate) superseded_by: Option<Seq>,
+    /// All that it is for: a message may have more than one such part.
+    pub(super) to: Vec<Option<String>>,
+}
+
+impl Handoff {
+    /// Whether it is for somebody of this key, name and role.
+    pub(super) fn is_for_sender(&self, who: &Sender) -> bool {
+        let called = |to: &str| {
+            let is = |name: &str| name.parse::<AgentName>().is_ok_and(|name| name.is_called(to));
+            is(&who.name) || who.role.as_deref().is_some_and(is)
+        };
+        who.id != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+    }
+
+    /// Whether it is for a member of this key, name and role.
+    pub(crate) fn is_for_member(&self, id: &AgentId, name: &AgentName, role: Option<&AgentName>) -> bool {
+        let called = |to: &str| name.is_called(to) || role.is_some_and(|role| role.is_called(to));
+        *id != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+    }
+
+    /// Whether it is for this agent, by name or role or because it is for anybody. Never for its own author.
+    pub(crate) fn is_for(&self, me: &Identity) -> bool {
+        self.is_for_member(&me.key.id(), &me.name, me.role.as_ref())
+    }
+
+    /// Whether this agent wrote it.
+    pub(crate) fn is_by(&self, me: &Identity) -> bool {
+        me.key.id() == self.from.id
+    }
+
+    /// The receipt that says how it stands. A decline takes back what its author had accepted and nobody else's word; what
+    /// the author of the handoff called off stays so.
+    pub(crate) fn holder(&self) -> Option<&Receipt> {
+        self.holder_among(|_| true)
+    }
+
+    fn holder_among(&self, is_heard: impl Fn(&Receipt) -> bool) -> Option<&Receipt> {
+        let mut holder: Option<&Receipt> = None;
+        for receipt in self
+            .receipts
+            .iter()
+            .filter(|receipt| receipt.counts && is_heard(receipt))
+        {
+            let status = receipt.part.status;
+            let stays = holder.is_some_and(|held| match held.part.status {
+                TaskStatus::Cancelled => true,
+                TaskStatus::Declined | TaskStatus::Failed => false,
+                _ => status == TaskStatus::Declined && held.from.id != receipt.from.id,
+            });
+            if !stays {
+                holder = Some(receipt);
+            }
+        }
+        holder
+    }
+
+    /// How it stands.
+    pub(crate) fn state(&self) -> State {
+        self.holder()
+            .map_or(State::Open, |receipt| State::Answered(receipt.part.status))
+    }
+
+    /// Whether something is still expected of somebody.
+    pub(crate) fn is_open(&self) -> bool {
+        self.superseded_by.is_none() && !self.state().is_final()
+    }
+
+    /// Whether something is still expected of this agent. Anybody may call its own role by the agent's name: what is for the
+    /// agent by its name is settled by those alone who have the name, and by its author.
+    pub(crate) fn is_open_for(&self, me: &Identity) -> bool {
+        let is_for_name = self.to.iter().flatten().any(|to| me.name.is_called(to));
+        let has_name = |who: &Sender| {
+            who.name
+                .parse()
+                .is_ok_and(|name: AgentName| name.is_called(me.name.as_str()))
+        };
+        let holder = self.holder_among(|receipt| {
+            !is_for_name || has_name(&receipt.from) || receipt.from.id == self.from.id || receipt.from.id == me.key.id()
+        });
+        self.superseded_by.is_none() && !holder.is_some_and(|receipt| is_end(receipt.part.status))
+    }
+
+    /// The newest receipt of this agent.
+    pub(crate) fn last_of(&self, agent: &AgentId) -> Option<&Receipt> {
+        self.receipts.iter().rev().find(|receipt| receipt.from.id == *agent)
+    }
+
+    /// Whether the newest words of those who may speak differ: some took it and others turned it down, for one.
+    pub(crate) fn is_contested(&self) -> bool {
+        let mut last: HashMap<AgentId, TaskStatus> = HashMap::new();
+        for receipt in self.receipts.iter().filter(|receipt| receipt.counts) {
+            last.insert(receipt.from.id, receipt.part.status);
+        }
+        let mut words = last.values();
+        let first = words.next();
+        words.any(|word| Some(word) != first)
+    }
+}
