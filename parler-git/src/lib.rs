@@ -18,6 +18,7 @@ mod doctor;
 mod ending;
 mod environment;
 mod error;
+mod file_lock;
 mod handoffs;
 mod helper;
 mod home;

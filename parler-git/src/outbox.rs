@@ -2,11 +2,10 @@
 //! before anybody is told that it waits, and sent in their order by the next command that reaches the hub. A draft has
 //! the id of its message from the beginning, so that sent twice it is stored once. Holds no blob and no signature.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parler_client::Client;
 use parler_protocol::api::Posted;
@@ -16,6 +15,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_lock;
 use crate::home::{Home, create_private, create_private_dir, read_private, write_private};
 use crate::hubs::HubChoice;
 use crate::posting::{Place, post_draft};
@@ -26,8 +26,6 @@ const MAX_DRAFT_BYTES: usize = 900 << 10; // 900 KiB: as the message is at most,
 const MAX_DRAFTS: usize = 10_000;
 /// How long another process that is sending is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether it is done.
-const PAUSE: Duration = Duration::from_millis(10);
 /// How the names of drafts end.
 const SUFFIX: &str = ".json";
 
@@ -273,21 +271,13 @@ impl Outbox {
 
     fn lock(&self, name: &str) -> Result<File> {
         let path = self.directory.join(name);
-        let failed = |error: &io::Error| Error::io(format_args!("lock {}", path.display()), error);
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| failed(&error))?;
-        let begun = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    let what = "another command has been sending what waits for the hub for a while";
-                    return Err(Error::new(ErrorKind::Unreachable, what).then("run the same command again"));
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+        file_lock::take(&path, PATIENCE).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                let what = "another command has been sending what waits for the hub for a while";
+                Error::new(ErrorKind::Unreachable, what).then("run the same command again")
             }
-        }
+            _ => Error::io(format_args!("lock {}", path.display()), &error),
+        })
     }
 }
 

@@ -1,25 +1,23 @@
 //! A small private file that several processes keep together: each joins what it knows with what is there. Never in the
 //! way: where there is no home, no permission or no space, nothing is kept. A file that was damaged is not believed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parler_protocol::BundleId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorKind;
+use crate::file_lock;
 use crate::home::{create_private_dir, read_private, write_private, write_private_soon};
 
 /// Changes whenever a file of the last version would be misread.
 const FORMAT: u32 = 1;
 /// How long another process is waited for, which needs a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Between two looks whether it is done.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a file holds.
 #[derive(Debug, PartialEq)]
@@ -63,11 +61,16 @@ struct Written<'a, T> {
 #[derive(Debug, Clone)]
 pub(crate) struct StateFile {
     path: PathBuf,
+    /// How long another process is waited for.
+    patience: Duration,
 }
 
 impl StateFile {
     pub(crate) const fn at(path: PathBuf) -> Self {
-        Self { path }
+        Self {
+            path,
+            patience: PATIENCE,
+        }
     }
 
     /// What is kept.
@@ -132,17 +135,7 @@ impl StateFile {
 
     /// Keeps other processes out until it is dropped. A process that was stopped in the middle is not waited for.
     fn lock(&self) -> io::Result<File> {
-        let path = self.path.with_added_extension("lock");
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        let begun = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
+        file_lock::take(&self.path.with_added_extension("lock"), self.patience)
     }
 
     /// The file's place.
@@ -175,8 +168,10 @@ mod tests {
     #[test]
     fn what_one_process_knows_joins_what_others_do() {
         let directory = tempfile::tempdir().unwrap();
-        let file = StateFile::at(directory.path().join("a/b/x"));
+        let mut file = StateFile::at(directory.path().join("a/b/x"));
         assert_eq!(file.load::<Vec<u32>>(), Kept::Nothing);
+        // What each adds is to be there, however long a busy machine takes for all of it.
+        file.patience = Duration::MAX;
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let file = file.clone();
