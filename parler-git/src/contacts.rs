@@ -84,11 +84,13 @@ pub(crate) fn know_rooms(list: &RoomList) {
     }
 }
 
-/// A name that several go by says less than a key.
+/// A name that several go by says less than a key; and what a shell reads as more than a word is no part of a command
+/// that somebody may type.
 fn know<'a>(room: &RoomName, key: &AgentId, name: &AgentName, all: impl Iterator<Item = &'a AgentName>) {
     let like = likeness(name.as_str());
+    let is_word = text::name(name.as_str()) == name.as_str() && !name.as_str().contains('#');
     match all.filter(|other| likeness(other.as_str()) == like).count() {
-        0 | 1 => room_labels::know(room, name.as_str()),
+        0 | 1 if is_word => room_labels::know(room, name.as_str()),
         _ => room_labels::know(room, &key.to_string()[..KEY_CHARS]),
     }
 }
@@ -112,18 +114,42 @@ fn pin_of(names: &Names, contact: &Contact) -> Pin {
     }
 }
 
-/// The one that is meant.
+/// The one that is meant. Who is called as another's key begins is not meant by that: anybody can choose such a name.
 fn find<'a>(agents: &'a [Contact], wanted: &str, pinned: impl Fn(&Contact) -> Pin) -> Result<&'a Contact> {
     let wanted = wanted.trim();
-    if let Some(found) = agents.iter().find(|contact| contact.id.to_string() == wanted) {
-        return Ok(found);
+    if let Ok(key) = wanted.parse::<AgentId>() {
+        let found = agents.iter().find(|contact| contact.id == key);
+        return found.ok_or_else(|| nobody(agents, wanted));
     }
+    let mut meant = Vec::from_iter(find_called(agents, wanted, pinned)?);
+    if wanted.len() >= MIN_KEY_CHARS && wanted.is_ascii() {
+        let digits = wanted.to_ascii_uppercase();
+        let is_begun = |contact: &&Contact| contact.id.to_string().starts_with(&digits);
+        let others = agents
+            .iter()
+            .filter(|contact| meant.iter().all(|found| found.id != contact.id));
+        let others: Vec<_> = others.filter(is_begun).collect();
+        meant.extend(others);
+    }
+    match meant.as_slice() {
+        [] => Err(nobody(agents, wanted)),
+        [found] => Ok(found),
+        _ => Err(several(wanted, &meant)),
+    }
+}
+
+/// The one that goes by this name, or by this role.
+fn find_called<'a>(
+    agents: &'a [Contact],
+    wanted: &str,
+    pinned: impl Fn(&Contact) -> Pin,
+) -> Result<Option<&'a Contact>> {
     let named: Vec<_> = agents.iter().filter(|contact| contact.name.is_called(wanted)).collect();
     let own: Vec<_> = named.iter().filter(|contact| pinned(contact) == Pin::Own).collect();
     match (named.as_slice(), own.as_slice()) {
         ([], _) => {}
-        (_, [found]) => return Ok(found),
-        ([found], []) if pinned(found) == Pin::None => return Ok(found),
+        (_, [found]) => return Ok(Some(found)),
+        ([found], []) if pinned(found) == Pin::None => return Ok(Some(found)),
         ([stranger], _) => {
             let what = format!("{} goes by a key that is not the one known", text::name(wanted));
             return Err(
@@ -135,19 +161,10 @@ fn find<'a>(agents: &'a [Contact], wanted: &str, pinned: impl Fn(&Contact) -> Pi
     }
     let with_role = |contact: &&Contact| contact.role.as_ref().is_some_and(|role| role.is_called(wanted));
     let with_role: Vec<_> = agents.iter().filter(with_role).collect();
-    let with_key: Vec<_> = match wanted.len() >= MIN_KEY_CHARS && wanted.is_ascii() {
-        true => {
-            let digits = wanted.to_ascii_uppercase();
-            let begins = |contact: &&Contact| contact.id.to_string().starts_with(&digits);
-            agents.iter().filter(begins).collect()
-        }
-        false => Vec::new(),
-    };
-    match (with_role.as_slice(), with_key.as_slice()) {
-        ([found], _) | ([], [found]) => Ok(found),
-        ([], []) => Err(nobody(agents, wanted)),
-        ([], several_keys) => Err(several(wanted, several_keys)),
-        (several_roles, _) => Err(several(wanted, several_roles)),
+    match with_role.as_slice() {
+        [] => Ok(None),
+        [found] => Ok(Some(found)),
+        several_roles => Err(several(wanted, several_roles)),
     }
 }
 
@@ -274,5 +291,46 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(lookalikes(&agents, &agents[0], "alice").unwrap().contains("аlice"));
         assert_eq!(lookalikes(&agents, &agents[1], "bob"), None);
+    }
+
+    #[test]
+    fn nobody_is_called_as_another_ones_key() {
+        let bob = contact(2, "bob", None);
+        let key = bob.id.to_string();
+        let agents = [
+            bob,
+            contact(8, &key[..8], None),
+            contact(9, "erin", Some(&key[..10].to_lowercase())),
+        ];
+        let kind = |agents: &[Contact], wanted: &str| find(agents, wanted, |_| Pin::None).unwrap_err().kind;
+        for wanted in [&key[..8], &key[..10]] {
+            assert_eq!(kind(&agents, wanted), ErrorKind::Conflict, "{wanted}");
+        }
+        assert_eq!(find(&agents, &key[..12], |_| Pin::None).unwrap().id, agents[0].id);
+        // Nor is who has the whole of it for a name, where its owner is in no room.
+        let [mallory] = [contact(8, &key, None)];
+        assert_eq!(kind(&[mallory], &key), ErrorKind::NotFound);
+    }
+
+    /// What is shown in a command is a word for any shell.
+    #[test]
+    fn a_name_that_is_no_word_is_no_part_of_a_command() {
+        let key = AgentKey::from_random([9; 32]).id();
+        for (seed, name, is_shown) in [
+            (10, "zoë@laptop/project", true),
+            (11, "x$(reboot)", false),
+            (12, "a b", false),
+            (13, "x#1", false),
+            (14, "dave;ls", false),
+        ] {
+            let peer = contact(seed, name, None);
+            let room = RoomName::direct(&key, &peer.id);
+            know(&room, &peer.id, &peer.name, [&peer.name].into_iter());
+            let label = match is_shown {
+                true => name.to_owned(),
+                false => peer.id.to_string()[..KEY_CHARS].to_owned(),
+            };
+            assert_eq!(room_labels::shown(room.as_str()), format!("dm/{label}"));
+        }
     }
 }
