@@ -270,7 +270,7 @@ impl Output {
     /// Warns people about what they are going to read, or have read: lines of ours, escaped.
     pub(crate) fn warn(&mut self, lines: &[String]) {
         for line in lines {
-            self.say(styled(WARNING, &text::one_line(line)));
+            self.say(styled(WARNING, &room_labels::shown(&text::one_line(line))));
         }
     }
 

@@ -37,6 +37,14 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     shown
 }
 
+/// What these rooms are called, for a column: each as wide as the widest.
+pub(crate) fn column<'a>(rooms: impl Iterator<Item = &'a RoomName>) -> Vec<String> {
+    let labels: Vec<_> = rooms.map(|room| shown(room.as_str())).collect();
+    let width = labels.iter().map(|label| label.chars().count()).max();
+    let width = width.unwrap_or_default();
+    labels.iter().map(|label| format!("{label:<width$}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use parler_protocol::AgentKey;

@@ -13,7 +13,7 @@ use crate::handoffs::Ledger;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, HEADER, Output, styled};
 use crate::room_log::read_page;
-use crate::text;
+use crate::{room_labels, text};
 
 /// Handoffs, and mentions, that are shown line by line.
 const MOST_LISTED: usize = 30;
@@ -227,13 +227,8 @@ impl Inbox {
                 output.line(&format!("  and {} more", items.len() - MOST_LISTED))?;
             }
         }
-        let width = self
-            .rooms
-            .iter()
-            .map(|room| room.room.as_str().len())
-            .max()
-            .unwrap_or_default();
-        for room in &self.rooms {
+        let labels = room_labels::column(self.rooms.iter().map(|room| &room.room));
+        for (room, label) in self.rooms.iter().zip(&labels) {
             let mut counts = vec![format!("{} unread", room.unread)];
             if room.handoffs > 0 {
                 counts.push(text::count(room.handoffs as u64, "handoff"));
@@ -244,8 +239,8 @@ impl Inbox {
             if room.unexamined > 0 {
                 counts.push(format!("{} of them not looked at", room.unexamined));
             }
-            let (name, recv) = (room.room.as_str(), self.recv(&room.room));
-            output.line(&format!("{name:<width$}  {} · {recv}", counts.join(" · ")))?;
+            let recv = self.recv(&room.room);
+            output.line(&format!("{label}  {} · {recv}", counts.join(" · ")))?;
         }
         Ok(())
     }

@@ -23,19 +23,10 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     if rooms.rooms.is_empty() {
         output.remark("you are in no room: git parler join CODE, or make one: git parler invite --group ROOM");
     }
-    let labels: Vec<_> = rooms
-        .rooms
-        .iter()
-        .map(|room| room_labels::shown(room.room.as_str()))
-        .collect();
-    let width = labels
-        .iter()
-        .map(|label| label.chars().count())
-        .max()
-        .unwrap_or_default();
+    let labels = room_labels::column(rooms.rooms.iter().map(|room| &room.room));
     for (room, label) in rooms.rooms.iter().zip(&labels) {
         output.line(&format!(
-            "{label:<width$}  {} · {} · {} unread · head {}",
+            "{label}  {} · {} · {} unread · head {}",
             room.kind,
             text::count(room.members, "member"),
             room.unread,
