@@ -36,6 +36,8 @@ pub(crate) struct Backlog<'m> {
     /// The first and the last number.
     span: Option<(Seq, Seq)>,
     handoffs: VecDeque<LogEntry>,
+    /// How many older ones are not kept.
+    handoffs_cut: usize,
     mentions: VecDeque<LogEntry>,
     rest: VecDeque<LogEntry>,
     ledger: Ledger,
@@ -52,6 +54,7 @@ impl<'m> Backlog<'m> {
             me,
             span: None,
             handoffs: VecDeque::new(),
+            handoffs_cut: 0,
             mentions: VecDeque::new(),
             rest: VecDeque::new(),
             ledger: Ledger::default(),
@@ -75,7 +78,8 @@ impl<'m> Backlog<'m> {
                     continue;
                 }
             }
-            let (sort, most) = if entry.handoff_to(self.me).is_some() {
+            let is_handoff = entry.handoff_to(self.me).is_some();
+            let (sort, most) = if is_handoff {
                 (&mut self.handoffs, KEPT_HANDOFFS)
             } else if entry.mentions(self.me) {
                 (&mut self.mentions, KEPT)
@@ -86,6 +90,7 @@ impl<'m> Backlog<'m> {
             if sort.len() > most {
                 sort.pop_front();
                 self.is_cut = true;
+                self.handoffs_cut += usize::from(is_handoff);
             }
         }
     }
@@ -153,10 +158,10 @@ impl<'m> Backlog<'m> {
         }
         page.add_newest(&mentions, MENTION_LINES);
         page.add_newest(&rest, MOST_LINES);
-        let kept = |sort: &VecDeque<LogEntry>| sort.iter().map(|entry| entry.seq.get()).collect::<BTreeSet<_>>();
-        let handoffs_left = &kept(&self.handoffs) - &page.shown;
-        if !handoffs_left.is_empty() {
-            let count = text::count(handoffs_left.len() as u64, "handoff");
+        let is_left = |entry: &&LogEntry| !page.shown.contains(&entry.seq.get());
+        let handoffs_left = self.handoffs_cut + self.handoffs.iter().filter(is_left).count();
+        if handoffs_left > 0 {
+            let count = text::count(handoffs_left as u64, "handoff");
             page.text.push_str(&format!("{count} to you among what is left out\n"));
         }
         page.text.push_str(&self.left_out(&page.shown, room, hub));
@@ -333,6 +338,42 @@ mod tests {
             base_hint: None,
         }
         .into()
+    }
+
+    /// Also where there are more than are kept.
+    #[test]
+    fn every_handoff_is_shown_or_counted() {
+        const HANDOFFS: u64 = KEPT_HANDOFFS as u64 + 10;
+        let (alice, bob) = (identity(1, "alice", None), identity(2, "bob", None));
+        let mut backlog = Backlog::new(&bob);
+        let handoff = HandoffPart {
+            next: "look".into(),
+            ..HandoffPart::default()
+        };
+        for seq in 1..=HANDOFFS {
+            backlog.add(vec![entry(&alice, seq, vec![handoff.clone().into()], |_| ())]);
+        }
+        let banner = |entry| {
+            let (message, handoff) = LogEntry::handoff_to(entry, &bob).unwrap();
+            Banner {
+                message,
+                handoff,
+                bundle: None,
+                apply: None,
+            }
+        };
+        let banners: Vec<_> = backlog.handoffs().map(banner).collect();
+        let page = backlog.render(&banners, &"build".parse().unwrap(), "", None);
+        let page = anstream::adapter::strip_str(&page).to_string();
+        let is_shown = |line: &&str| line.starts_with("HANDOFF TO YOU") || line.starts_with("handoff ");
+        let shown = page.lines().filter(is_shown).count() as u64;
+        let left = HANDOFFS - shown;
+        for line in [
+            format!("{left} handoffs to you among what is left out\n"),
+            format!("left out: {left} messages, 1-{left}\n"),
+        ] {
+            assert!(page.contains(&line), "{line}: {page}");
+        }
     }
 
     fn shown(more: Vec<Part>) -> String {
