@@ -264,6 +264,8 @@ fn wait_for(pipe: &ChildStdout, bytes: u64) {
 fn a_reader_that_dies_after_printing_is_told_again() {
     let world = world();
     let (bob, ada) = talk(&world);
+    let offered = world.parler_home().join("state/offered");
+    assert!(!offered.exists(), "nothing new is nothing shown");
     post(&ada, vec![handoff("do not forget me", "bob")]);
     let mut recv = piped(&bob, "recv --room talk").spawn().unwrap();
     let mut stdout = recv.stdout.take().unwrap();

@@ -82,11 +82,8 @@ fn show_digest(
         let hub = context.trust().hub_option();
         output.text(&backlog.render(&banners, &reading.room, hub, context.repository_if_any()))?;
     }
-    if let Some(offered) = offered {
-        offered.note(&reading.room, reading.at);
-    }
-    // A reader that has gone away has read we do not know what: it is told again.
-    output.deliver_to_reader()?;
+    let owed = (reading.at > reading.cursor).then_some(reading.at);
+    reading.hand_over(owed, offered, output)?;
     reading.acknowledge_to(reading.at)?;
     context.trust().keep();
     Ok(())
@@ -111,15 +108,7 @@ fn read_on(
             return Ok(());
         }
         reading.show(context, &stroke, output)?;
-        let owed = reading.owed(&stroke);
-        if let (Some(offered), Some(owed)) = (offered, owed) {
-            offered.note(&reading.room, owed);
-        }
-        match owed {
-            // A reader that has gone away has read we do not know what: it is told again.
-            Some(_) => output.deliver_to_reader()?,
-            None => output.deliver()?,
-        }
+        reading.hand_over(reading.owed(&stroke), offered, output)?;
         *printed = true;
         reading.acknowledge(&stroke)?;
         context.trust().keep();
@@ -257,6 +246,16 @@ impl<'a> Reading<'a> {
         let (first, last) = (within.first()?, within.last()?);
         let continues = first.seq.get() <= self.cursor.get() + 1;
         (continues && last.seq > self.cursor).then_some(last.seq)
+    }
+
+    /// Hands what was shown to the reader, and waits for it where something is going to be acknowledged up to `owed`.
+    fn hand_over(&self, owed: Option<Seq>, offered: Option<&Offered>, output: &mut Output) -> Result<()> {
+        let Some(owed) = owed else { return output.deliver() };
+        if let Some(offered) = offered {
+            offered.note(&self.room, owed);
+        }
+        // A reader that has gone away has read we do not know what: it is told again.
+        output.deliver_to_reader()
     }
 
     /// Moves the cursor behind what was shown, unless that would pass over something that was not.
