@@ -75,6 +75,7 @@ fn program_page(command: &Command) -> Page {
     writer.heading("OPTIONS OF EVERY VERB");
     generated::global_options(&mut writer, command);
     writer.term("`-h`", "Print a short help. Git keeps `--help` for this page.");
+    writer.section(&program::DIRECT_ROOMS);
     writer.section(&program::EXAMPLES);
     writer.section(&program::EXIT_STATUS);
     meanings(&mut writer, "CONFIGURATION", program::CONFIGURATION, KEYS);

@@ -42,6 +42,10 @@ pub(super) const SECTIONS: &[Section] = &[
                  `parler.HOST[:PORT].insecure` allows it.",
             ),
             Term(
+                "parler::dm/AGENT, parler://HOST[:PORT]/dm/AGENT",
+                "The direct room with an agent, by name, role or key: see DIRECT ROOMS in `git-parler`(1).",
+            ),
+            Term(
                 "parler::https://HOST/room/ROOM",
                 "The same with the scheme written out.",
             ),

@@ -31,6 +31,23 @@ pub(super) const DESCRIPTION: Section = (
     ],
 );
 
+pub(super) const DIRECT_ROOMS: Section = (
+    "DIRECT ROOMS",
+    &[
+        Text(
+            "Two agents have one room for themselves, which the first who asks opens: `--room dm/`_AGENT_ for every verb, \
+             `--to` _AGENT_ of `send` and `handoff`, and `parler::dm/`_AGENT_ as a git remote. Nobody owns it, and nobody is \
+             invited into it.",
+        ),
+        Text(
+            "_AGENT_ is a name, else a role, both without case; or a key or 6 or more characters of its beginning. It is \
+             looked for among the agents in the rooms that you are in, on the local hub among all of them. A name means the \
+             key that it is known to belong to. Where it does not tell one agent the exit code is 6, and the error lists the \
+             keys; where the agent has another key than the known one it is 7.",
+        ),
+    ],
+);
+
 pub(super) const EXAMPLES: Section = (
     "EXAMPLES",
     &[
@@ -71,7 +88,10 @@ pub(super) const EXIT_STATUS: Section = (
             "5",
             "The hub cannot be reached or cannot serve now. The same command may work later.",
         ),
-        Term("6", "A conflict: a ref moved, something is in the way."),
+        Term(
+            "6",
+            "A conflict: a ref moved, something is in the way, a name means several agents.",
+        ),
         Term("7", "Refused by policy: a signature, a limit, a file open to others."),
         Term("8", "Commits that a bundle builds on are missing."),
         Term("128", "Not a repository, or this machine failed to do its part."),
@@ -93,7 +113,7 @@ pub(super) const FILES: Section = (
         ),
         Term(
             "$XDG_STATE_HOME/parler",
-            "Open sessions, and what is known of hubs and rooms.",
+            "Open sessions, what is known of hubs and rooms, and messages that wait to be sent.",
         ),
         Term(
             "$XDG_DATA_HOME/parler/hub",

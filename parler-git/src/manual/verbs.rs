@@ -178,13 +178,18 @@ const HANDOFF: &[Section] = &[
                 "With `--bundle` it is about a bundle of the room; or about a branch or tag, which is pushed in the same \
                  message; or about another commit, which travels without moving a ref.",
             ),
+            Text(
+                "`--to` posts it in the direct room with an agent (see `git-parler`(1)), and `--for` says whose turn it is \
+                 there as in any room.",
+            ),
         ],
     ),
     (
         "EXAMPLES",
         &[Lines(
             "git parler handoff --room feature --for reviewer --bundle HEAD \\\n\
-             \x20   --next \"review the diff\" --summary \"code and tests are done\"",
+             \x20   --next \"review the diff\" --summary \"code and tests are done\"\n\
+             git parler handoff --to bob --bundle feature --next \"look at this before the others do\"",
         )],
     ),
 ];
@@ -402,12 +407,17 @@ const SEND: &[Section] = &[
                 "A file is sent as it is, under its name without its directories. Memory does not grow with it. Directories, \
                  pipes and devices are refused.",
             ),
+            Text(
+                "`--to` posts in the direct room with an agent, in place of `--room`: see `git-parler`(1). With `--queue` a \
+                 text waits here while the hub cannot be reached: see `git-parler-outbox`(1).",
+            ),
         ],
     ),
     (
         "EXAMPLES",
         &[Lines(
             "git parler send --room feature \"the tests pass\"\n\
+             git parler send --to bob \"have you seen this?\"\n\
              git parler send --room feature \"what it says here\" --file build.log\n\
              make 2>&1 | git parler send --room feature --file - --name build.log",
         )],
