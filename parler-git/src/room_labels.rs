@@ -64,5 +64,8 @@ mod tests {
             "message 3 of 'dm/al\\u{1b}ice': git push parler::dm/al\\u{1b}ice x"
         );
         assert_eq!(shown("room 'dm.x'"), "room 'dm.x'");
+        know(&room, "bob");
+        let build: RoomName = "building".parse().unwrap();
+        assert_eq!(column([&room, &build].into_iter()), ["dm/bob  ", "building"]);
     }
 }
