@@ -91,11 +91,8 @@ pub enum SessionError {
     #[error("the receiving end does not support --signed push")]
     NoCertificates,
     /// A `service/` address.
-    #[error("{what} addresses cannot be fetched from or pushed to yet: use a room")]
-    NotYet {
-        /// `service` or `dm`.
-        what: &'static str,
-    },
+    #[error("service addresses cannot be fetched from or pushed to yet: use a room")]
+    NotYet,
     /// Something that needs a repository, outside of one.
     #[error("not a git repository")]
     NoRepository,
@@ -295,7 +292,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
     fn room_name(&mut self) -> Result<RoomName, SessionError> {
         match &self.address.destination {
             Destination::Room(room) => Ok(room.clone()),
-            Destination::Service(_) => Err(SessionError::NotYet { what: "service" }),
+            Destination::Service(_) => Err(SessionError::NotYet),
             Destination::Dm(agent) => {
                 if let Some(known) = &self.direct {
                     return Ok(known.clone());
