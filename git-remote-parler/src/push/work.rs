@@ -3,23 +3,15 @@
 
 use std::time::Duration;
 
-use parler_protocol::{ObjectFormat, Oid, Work};
+use parler_protocol::{Oid, Work};
 
 use crate::git::{GitError, Side};
-use crate::repository::Repository;
+use crate::repository::{Repository, from_gix, kind_of};
 
 /// How long git may take for each count.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// As much of a status as is read: any of it says that there are changes.
 const STATUS_BYTES: usize = 1 << 20; // 1 MiB
-/// The tree without entries, which git knows without having it.
-const EMPTY_TREES: [(ObjectFormat, &str); 2] = [
-    (ObjectFormat::Sha1, "4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
-    (
-        ObjectFormat::Sha256,
-        "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-    ),
-];
 
 /// What `commits` commits up to `tip` bring over these prerequisites of theirs. None where git cannot say.
 pub(super) fn count(
@@ -30,7 +22,7 @@ pub(super) fn count(
     base: Option<String>,
 ) -> Option<Work> {
     let from = base_of(repository, prerequisites);
-    let counted = difference(repository, from.as_ref(), tip)
+    let counted = difference(repository, from, tip)
         .inspect_err(|error| tracing::debug!(%error, "push: what changed is not counted"));
     let (files, insertions, deletions) = counted.ok().flatten()?;
     Some(Work {
@@ -54,17 +46,10 @@ fn base_of(repository: &Repository, prerequisites: &[Oid]) -> Option<Oid> {
 }
 
 /// Files, added and removed lines.
-fn difference(repository: &Repository, from: Option<&Oid>, to: &Oid) -> Result<Option<(u64, u64, u64)>, GitError> {
-    let empty = || {
-        let format = repository.object_format();
-        EMPTY_TREES
-            .iter()
-            .find(|(of, _)| *of == format)
-            .map(|(_, tree)| (*tree).to_owned())
-    };
-    let Some(from) = from.map(Oid::to_string).or_else(empty) else {
-        return Ok(None);
-    };
+fn difference(repository: &Repository, from: Option<Oid>, to: &Oid) -> Result<Option<(u64, u64, u64)>, GitError> {
+    // The tree without entries git knows without having it.
+    let empty = || from_gix(&gix::ObjectId::empty_tree(kind_of(repository.object_format())));
+    let from = from.unwrap_or_else(empty).to_string();
     let answer = repository
         .command(Side::Push, "diff-tree")
         .args(["-r", "-M", "--shortstat", &from, &to.to_string()])
