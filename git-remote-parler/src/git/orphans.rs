@@ -149,19 +149,23 @@ mod tests {
     #[test]
     fn only_fetches_whose_parent_has_gone_are_ended() {
         let directory = tempfile::tempdir().unwrap();
-        let option = format!("--git-dir={}", directory.path().display());
+        let other = tempfile::tempdir().unwrap();
         // Waits for a line that never comes.
-        let fetch = |parent: u32| {
+        let fetch = |place: &Path, parent: u32| {
+            let option = format!("--git-dir={}", place.display());
             let mut command = Command::new("sh");
             let waiting = command.args(["-c", "read line", option.as_str(), "fetch"]);
             waiting.stdin(Stdio::piped()).env(PARENT, parent.to_string());
             waiting.spawn().unwrap()
         };
-        let (mut ours, mut orphan) = (fetch(std::process::id()), fetch(1));
+        let mut orphan = fetch(directory.path(), 1);
+        let others = [fetch(directory.path(), std::process::id()), fetch(other.path(), 1)];
         end_fetches(directory.path());
         assert!(orphan.wait().unwrap().code().is_none(), "by a signal");
-        assert!(ours.try_wait().unwrap().is_none());
-        ours.kill().unwrap();
-        ours.wait().unwrap();
+        for mut other in others {
+            assert!(other.try_wait().unwrap().is_none());
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
     }
 }
