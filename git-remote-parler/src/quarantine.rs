@@ -442,25 +442,33 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_quarantine_goes_while_an_orphan_still_writes() {
+    fn an_abandoned_quarantine_goes_while_orphans_still_write() {
+        const WRITERS: usize = 16;
         let objects = tempfile::tempdir().unwrap();
         let dead = objects.path().join(format!("{PREFIX}1-abc"));
         fs::create_dir_all(dead.join("pack")).unwrap();
-        let pack = dead.join("pack");
         let (started, start) = std::sync::mpsc::channel();
-        let orphan = std::thread::spawn(move || {
-            let began = Instant::now();
-            for number in 0.. {
-                let is_over = began.elapsed() > SWEEP_PATIENCE / 5;
-                if is_over || fs::write(pack.join(format!("tmp_pack_{number}")), "x").is_err() {
-                    break;
-                }
-                let _ = started.send(());
-            }
-        });
+        // Several, so that one of them is quicker than what empties the directory.
+        let orphans: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (pack, started) = (dead.join("pack"), started.clone());
+                std::thread::spawn(move || {
+                    let began = Instant::now();
+                    for number in 0.. {
+                        // As git does, which makes it anew where it is gone.
+                        let made = fs::create_dir(&pack).map_err(|error| error.kind());
+                        if made == Err(io::ErrorKind::NotFound) || began.elapsed() > SWEEP_PATIENCE / 5 {
+                            break;
+                        }
+                        let _ = fs::write(pack.join(format!("tmp_pack_{writer}_{number}")), "x");
+                        let _ = started.send(());
+                    }
+                })
+            })
+            .collect();
         start.recv().unwrap();
         sweep(objects.path());
-        orphan.join().unwrap();
+        orphans.into_iter().for_each(|orphan| orphan.join().unwrap());
         assert!(!dead.exists());
     }
 
