@@ -178,6 +178,8 @@ fn git_does_not_try_hard_where_nothing_gets_smaller() {
         settings(noisy, base),
         ["pack.compression=0", "core.bigFileThreshold=8m"]
     );
+    // What receivers have counts for nothing.
+    assert_eq!(settings(sender.commit("b", "a word\n"), noisy), [""; 0]);
     let text = commit("text", &b"a line of some text\n".repeat(LENGTH / 20));
     assert_eq!(settings(text, noisy), [""; 0]);
     // Both together, noise beside much small text, and too little noise.
