@@ -4,12 +4,14 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use git_remote_parler::import::PinTiming;
+use git_remote_parler::git::GitProgram;
+use git_remote_parler::import::{ImportError, PinTiming};
+use git_remote_parler::repository::Repository;
 use parler_protocol::Oid;
 
 use crate::accepted::{import, ways};
 use crate::bundle::{bundle_of, bytes_of};
-use crate::sandbox::{Repo, Sandbox};
+use crate::sandbox::{Repo, Sandbox, program};
 
 /// Bundles of one commit each, one on top of the other.
 fn chain(sender: &Repo, count: usize) -> (Oid, Vec<(Oid, Vec<u8>)>) {
@@ -100,5 +102,33 @@ fn a_repack_meanwhile_takes_nothing_away() {
             });
             receiver.git(&["fsck", "--strict"]);
         }
+    }
+}
+
+/// `git prune --expire=now` removes what is in a quarantine, whoever uses it.
+#[test]
+fn what_is_removed_between_its_proof_and_its_move_is_not_imported() {
+    for limits in ways() {
+        let sandbox = Sandbox::new();
+        let sender = sandbox.init("sender", &[]);
+        let (base, bundles) = chain(&sender, 1);
+        let (_, bytes) = &bundles[0];
+        let receiver = sandbox.init("receiver", &[]);
+        let from = sender.directory.to_str().unwrap();
+        receiver.git(&["fetch", "-q", from, &format!("{base}:refs/heads/base")]);
+        let before = receiver.git(&["count-objects", "-v"]);
+        // The walk is what proves.
+        let script = format!(
+            "#!/bin/sh\n'{}' \"$@\"\ncode=$?\ncase \" $* \" in\n\
+             *' rev-list '*) rm -rf \"$GIT_OBJECT_DIRECTORY\"/pack/* \"$GIT_OBJECT_DIRECTORY\"/??;;\nesac\nexit $code\n",
+            program().path().display()
+        );
+        let git = sandbox.git_by(GitProgram::at(sandbox.script("pruning-git", &script)));
+        let repository = Repository::open(git, &receiver.git_dir()).unwrap();
+        let error = import(&repository, limits, PinTiming::Deferred, &[bytes]).unwrap_err();
+        assert!(matches!(error, ImportError::Storage(_)), "{error}");
+        assert_eq!(receiver.git(&["count-objects", "-v"]), before);
+        import(&sandbox.open(&receiver), limits, PinTiming::Now, &[bytes]).unwrap();
+        receiver.git(&["fsck", "--strict"]);
     }
 }
