@@ -23,17 +23,19 @@ const PREFIX: &str = "packed-refs.parler-";
 /// Between two attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The lock files of this process that are there, and their names of our own. Held while one is made, given its name or removed.
-static THERE: Mutex<Vec<[PathBuf; 2]>> = Mutex::new(Vec::new());
+/// The files of this process that are there, under names of our own and as the lock. Held while one is made, given its name
+/// or removed.
+static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-fn there() -> MutexGuard<'static, Vec<[PathBuf; 2]>> {
+fn there() -> MutexGuard<'static, Vec<PathBuf>> {
     THERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes every lock file of this process, which is about to end. No thread takes another one while the result lives.
 pub(crate) fn remove_all() -> impl Drop {
     let mut there = there();
-    for name in there.drain(..).flatten() {
+    // The last first: without its other name a lock file would not be known any more.
+    for name in there.drain(..).rev() {
         let _ = fs::remove_file(name);
     }
     there
@@ -44,6 +46,8 @@ pub(crate) fn remove_all() -> impl Drop {
 pub(super) struct Lock {
     packed: PathBuf,
     lock: PathBuf,
+    /// Whether the lock file is this one, as far as we know.
+    is_taken: bool,
     /// The lock file, under a name of our own. Removed when this is dropped.
     new: NamedTempFile,
     /// Locked in the kernel.
@@ -56,38 +60,47 @@ impl Lock {
         let directory = packed.parent().unwrap_or(packed);
         let lock = packed.with_extension("lock");
         sweep(directory);
-        let new = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)?;
-        // A sweep of another process may have been quicker.
-        let held = lock_unless_gone(new.path()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let made = new.as_file().metadata()?.permissions().mode();
+        let mut taken = {
+            let mut there = there();
+            let new = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(Permissions::from_mode(0o666))
+                .tempfile_in(directory)?;
+            // A sweep of another process may have been quicker.
+            let held = lock_unless_gone(new.path()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            there.push(new.path().to_owned());
+            Self {
+                packed: packed.to_owned(),
+                lock,
+                is_taken: false,
+                new,
+                _held: held,
+            }
+        };
+        let made = taken.file().metadata()?.permissions().mode();
         if let Some(mode) = mode.applied_to(made) {
-            new.as_file().set_permissions(Permissions::from_mode(mode))?;
+            taken.file().set_permissions(Permissions::from_mode(mode))?;
         }
         let began = Instant::now();
-        loop {
+        while !taken.is_taken {
             let mut there = there();
-            match fs::hard_link(new.path(), &lock) {
+            match fs::hard_link(taken.new.path(), &taken.lock) {
                 Ok(()) => {
-                    there.push([lock.clone(), new.path().to_owned()]);
-                    break;
+                    there.push(taken.lock.clone());
+                    taken.is_taken = true;
                 }
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
-                Err(_) if began.elapsed() >= patience => return Err(Obstacle::Busy { lock }),
+                Err(_) if began.elapsed() >= patience => {
+                    let lock = taken.lock.clone();
+                    return Err(Obstacle::Busy { lock });
+                }
                 Err(_) => {
                     drop(there);
                     std::thread::sleep(PAUSE);
                 }
             }
         }
-        Ok(Self {
-            packed: packed.to_owned(),
-            lock,
-            new,
-            _held: held,
-        })
+        Ok(taken)
     }
 
     /// The file under the lock.
@@ -96,7 +109,7 @@ impl Lock {
     }
 
     /// Puts the file in the place of `packed-refs`, which lets go of the lock at the same moment.
-    pub(super) fn commit(self) -> io::Result<()> {
+    pub(super) fn commit(mut self) -> io::Result<()> {
         {
             let mut there = there();
             // Somebody may have taken it for a lock that was left behind.
@@ -104,7 +117,8 @@ impl Lock {
                 return Err(io::Error::other("the lock file packed-refs.lock was removed meanwhile"));
             }
             fs::rename(&self.lock, &self.packed)?;
-            there.retain(|[lock, _]| *lock != self.lock);
+            there.retain(|name| *name != self.lock);
+            self.is_taken = false;
         }
         File::open(self.packed.parent().unwrap_or(&self.packed))?.sync_all()
     }
@@ -113,11 +127,14 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let mut there = there();
-        let before = there.len();
-        there.retain(|[lock, _]| *lock != self.lock);
-        if there.len() < before && is_same(&self.lock, self.file()) {
-            let _ = fs::remove_file(&self.lock);
+        if self.is_taken {
+            there.retain(|name| *name != self.lock);
+            if is_same(&self.lock, self.file()) {
+                let _ = fs::remove_file(&self.lock);
+            }
         }
+        let _ = fs::remove_file(self.new.path());
+        there.retain(|name| name != self.new.path());
     }
 }
 
