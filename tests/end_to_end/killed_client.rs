@@ -1,9 +1,12 @@
 //! A fetch, an apply or a push whose process is ended in the middle leaves the repository as it was, and the next one
 //! completes.
 
-use parler_harness::{Gate, Repository, Running, Snapshot, World};
-use rustix::process::Signal;
+use std::time::Instant;
 
+use parler_harness::{DEADLINE, Gate, Repository, Running, Snapshot, World};
+use rustix::process::{Signal, kill_process};
+
+use super::shallow::helper_of;
 use super::untouched::assert_tidy;
 use super::{room_refs, world};
 
@@ -160,6 +163,39 @@ fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
     work.fsck();
 }
 
+/// What it is fed ends with its helper, but not what it has to do with that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_outlives_its_killed_helper_is_ended_by_the_next_fetch() {
+    let world = world();
+    let Prepared { bobs, tip, .. } = prepared(&world);
+    let fetch = "fetch parler::room/try feature:refs/remotes/team/feature";
+    let mut gate = Gate::before_git(&world);
+    let running = gate.holds_git_of(&bobs.user()).start_git(fetch);
+    while let child = gate.wait_for_arrival_or_end(&running).expect("objects are taken in")
+        && !child.contains("index-pack")
+    {
+        gate.open();
+    }
+    kill_process(helper_of(&world), Signal::KILL).unwrap();
+    running.wait().failure();
+    let writers = || {
+        let environments = world.processes().into_iter();
+        let environments = environments.filter_map(|process| std::fs::read(format!("/proc/{process}/environ")).ok());
+        let is_writer = |environment: &Vec<u8>| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|variable| variable.starts_with(b"GIT_OBJECT_DIRECTORY="))
+        };
+        environments.filter(is_writer).count()
+    };
+    assert_eq!(writers(), 1);
+    bobs.git(fetch).success();
+    assert_eq!(writers(), 0);
+    assert_eq!(bobs.rev("team/feature"), tip);
+    bobs.fsck();
+    assert_tidy("after all", &Snapshot::of(&bobs));
+}
+
 /// Many pins go into `packed-refs`, under git's lock on that file.
 #[test]
 fn a_lock_that_a_killed_fetch_leaves_is_known_and_goes() {
@@ -183,7 +219,22 @@ fn a_lock_that_a_killed_fetch_leaves_is_known_and_goes() {
         locks.sort_unstable();
         locks
     };
-    for signal in [Signal::INT, Signal::KILL] {
+    let lock = bobs.path().join(".git/packed-refs.lock");
+    std::fs::write(&lock, "").unwrap();
+    bobs.git("config core.packedRefsTimeout -1").success();
+    let waiting = bobs.user().start_git(fetch);
+    let begun = Instant::now();
+    while locks().len() < 2 {
+        assert!(begun.elapsed() < DEADLINE, "it does not wait for the lock");
+        std::thread::yield_now();
+    }
+    waiting.signal_group(Signal::INT);
+    assert!(!waiting.wait().either().is_success());
+    assert_eq!(locks(), ["packed-refs.lock"], "of somebody else");
+    std::fs::remove_file(lock).unwrap();
+    bobs.git("config --unset core.packedRefsTimeout").success();
+    // The first is told to the helper alone, whose child lets it wait.
+    for (signal, is_alone) in [(Signal::TERM, true), (Signal::INT, false), (Signal::KILL, false)] {
         let mut gate = Gate::before_git(&world);
         let running = gate.holds_git_of(&bobs.user()).start_git(fetch);
         // It holds what the bundle builds on, while the pins lie beside `packed-refs`.
@@ -193,10 +244,13 @@ fn a_lock_that_a_killed_fetch_leaves_is_known_and_goes() {
             gate.open();
         }
         assert_eq!(locks().len(), 2, "{:?}", locks());
-        running.signal_group(signal);
+        match is_alone {
+            true => kill_process(helper_of(&world), signal).unwrap(),
+            false => running.signal_group(signal),
+        }
         assert!(!running.wait().either().is_success());
         assert!(bobs.pins().is_empty());
-        if signal == Signal::INT {
+        if signal != Signal::KILL {
             assert_eq!(locks(), [""; 0]);
         }
     }

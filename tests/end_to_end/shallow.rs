@@ -180,7 +180,7 @@ fn lengthen(world: &World, origin: &Repository<'_>) {
 }
 
 /// The helper that runs in this world.
-fn helper_of(world: &World) -> Pid {
+pub(crate) fn helper_of(world: &World) -> Pid {
     let is_helper = |process: &u32| {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let program = line.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
@@ -199,22 +199,27 @@ fn wait_for_lock(shallow: &Repository<'_>) {
     }
 }
 
+/// A push whose helper gets this signal while it deepens from a remote that says nothing more; its child does not hear of
+/// it. A new command finds the remote as it was; the pipe keeps the child waiting.
+fn ended_while_it_deepens(world: &World, signal: Signal) -> (Repository<'_>, std::fs::File) {
+    let origin = world.origin();
+    lengthen(world, &origin);
+    let shallow = below_the_boundary(world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let pipe = send_slowly(world, &shallow);
+    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
+    wait_for_lock(&shallow);
+    kill_process(helper_of(world), signal).unwrap();
+    push.wait().failure();
+    shallow.git("config --unset remote.origin.uploadpack").success();
+    (shallow, pipe)
+}
+
 #[test]
 fn a_push_that_is_ended_while_it_deepens_leaves_no_lock() {
     let world = world();
-    let origin = world.origin();
-    lengthen(&world, &origin);
-    let shallow = below_the_boundary(&world, &origin);
-    shallow.git("config parler.deepen auto").success();
-    let _pipe = send_slowly(&world, &shallow);
-    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
-    wait_for_lock(&shallow);
-    // To the helper alone: its child does not hear of it.
-    let helper = helper_of(&world);
-    kill_process(helper, Signal::TERM).unwrap();
-    push.wait().failure();
+    let (shallow, _pipe) = ended_while_it_deepens(&world, Signal::TERM);
     assert!(!shallow.path().join(".git/shallow.lock").exists());
-    shallow.git("config --unset remote.origin.uploadpack").success();
     shallow
         .git("push --quiet parler::room/try HEAD:refs/heads/topic")
         .success();
@@ -225,18 +230,8 @@ fn a_push_that_is_ended_while_it_deepens_leaves_no_lock() {
 #[test]
 fn a_push_whose_helper_is_killed_while_it_deepens_keeps_no_other_waiting() {
     let world = world();
-    let origin = world.origin();
-    lengthen(&world, &origin);
-    let shallow = below_the_boundary(&world, &origin);
-    shallow.git("config parler.deepen auto").success();
-    let _pipe = send_slowly(&world, &shallow);
-    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
-    wait_for_lock(&shallow);
-    // Its child does not hear of it, and waits for a remote that says nothing more.
-    kill_process(helper_of(&world), Signal::KILL).unwrap();
-    push.wait().failure();
+    let (shallow, _pipe) = ended_while_it_deepens(&world, Signal::KILL);
     assert!(shallow.path().join(".git/shallow.lock").exists(), "the child goes on");
-    shallow.git("config --unset remote.origin.uploadpack").success();
     let begun = Instant::now();
     shallow
         .git("push --quiet parler::room/try HEAD:refs/heads/topic")

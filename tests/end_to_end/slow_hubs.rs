@@ -154,7 +154,7 @@ fn stage(world: &World) -> Stage<'_> {
 }
 
 #[test]
-fn a_download_that_drips_is_given_up_and_one_that_is_read_slowly_is_not() {
+fn a_download_that_drips_is_given_up_and_one_that_stands_still_is_taken_up_again() {
     let world = world();
     let Stage {
         proxy,
@@ -185,7 +185,7 @@ fn a_download_that_drips_is_given_up_and_one_that_is_read_slowly_is_not() {
         assert_tidy("slow", &Snapshot::of(&place));
         place.fsck();
     }
-    // One that stands still is taken up again on another connection.
+    // On another connection.
     proxy.break_at(Point::Down(2 << 20), Mishap::Stall);
     bob.git(fetch).success();
     assert_eq!(place.rev("there/main"), author.rev("HEAD"));
