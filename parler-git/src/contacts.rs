@@ -23,18 +23,12 @@ pub(crate) fn direct_room(client: &Client, trust: &Trust, wanted: &str, remarks:
     let hub = client.hub_id()?;
     let AgentList { agents } = client.agents()?;
     let me = client.identity();
-    let pinned = |contact: &Contact| {
+    let known = |contact: &Contact| {
         let rooms = contact.rooms.iter().chain(&contact.dm);
-        let mut names = rooms.map(|room| trust.with_names(&hub, room, |names: &mut Names| pin_of(names, contact)));
-        names.try_fold(Pin::None, |found, pin| match pin {
-            // One room in which the name is another's is enough to ask.
-            Pin::Foreign => Err(Pin::Foreign),
-            Pin::Own => Ok(Pin::Own),
-            Pin::None => Ok(found),
-        })
+        let belongs = |names: &mut Names| names.belongs(contact.name.as_str(), &contact.id);
+        Known::of(rooms.map(|room| trust.with_names(&hub, room, belongs)))
     };
-    let pinned = |contact: &Contact| pinned(contact).unwrap_or_else(|foreign| foreign);
-    let key: AgentId = match find(&agents, wanted, pinned) {
+    let key: AgentId = match find(&agents, wanted, known) {
         Ok(found) => {
             remarks.extend(lookalikes(&agents, found, wanted));
             found.id
@@ -95,33 +89,33 @@ fn know<'a>(room: &RoomName, key: &AgentId, name: &AgentName, all: impl Iterator
     }
 }
 
-/// What a room's names say of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pin {
-    /// The key belongs to the name.
-    Own,
-    /// The name belongs to other keys.
-    Foreign,
-    /// The name is not known.
-    None,
+/// What the names of the rooms that an agent is in say of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// In one of them its name belongs to its key.
+    is_own: bool,
+    /// In one of them its name belongs to other keys.
+    is_anothers: bool,
 }
 
-fn pin_of(names: &Names, contact: &Contact) -> Pin {
-    match names.belongs(contact.name.as_str(), &contact.id) {
-        Some(true) => Pin::Own,
-        Some(false) => Pin::Foreign,
-        None => Pin::None,
+impl Known {
+    /// `belongs`: whether the name belongs to the key, for each room. None: it belongs to none.
+    fn of(belongs: impl Iterator<Item = Option<bool>>) -> Self {
+        belongs.flatten().fold(Self::default(), |known, belongs| Self {
+            is_own: known.is_own || belongs,
+            is_anothers: known.is_anothers || !belongs,
+        })
     }
 }
 
 /// The one that is meant. Who is called as another's key begins is not meant by that: anybody can choose such a name.
-fn find<'a>(agents: &'a [Contact], wanted: &str, pinned: impl Fn(&Contact) -> Pin) -> Result<&'a Contact> {
+fn find<'a>(agents: &'a [Contact], wanted: &str, known: impl Fn(&Contact) -> Known) -> Result<&'a Contact> {
     let wanted = wanted.trim();
     if let Ok(key) = wanted.parse::<AgentId>() {
         let found = agents.iter().find(|contact| contact.id == key);
         return found.ok_or_else(|| nobody(agents, wanted));
     }
-    let mut meant = Vec::from_iter(find_called(agents, wanted, pinned)?);
+    let mut meant = Vec::from_iter(find_called(agents, wanted, known)?);
     if wanted.len() >= MIN_KEY_CHARS && wanted.is_ascii() {
         let digits = wanted.to_ascii_uppercase();
         let is_begun = |contact: &&Contact| contact.id.to_string().starts_with(&digits);
@@ -142,14 +136,14 @@ fn find<'a>(agents: &'a [Contact], wanted: &str, pinned: impl Fn(&Contact) -> Pi
 fn find_called<'a>(
     agents: &'a [Contact],
     wanted: &str,
-    pinned: impl Fn(&Contact) -> Pin,
+    known: impl Fn(&Contact) -> Known,
 ) -> Result<Option<&'a Contact>> {
     let named: Vec<_> = agents.iter().filter(|contact| contact.name.is_called(wanted)).collect();
-    let own: Vec<_> = named.iter().filter(|contact| pinned(contact) == Pin::Own).collect();
+    let own: Vec<_> = named.iter().copied().filter(|contact| known(contact).is_own).collect();
     match (named.as_slice(), own.as_slice()) {
         ([], _) => {}
-        (_, [found]) => return Ok(Some(found)),
-        ([found], []) if pinned(found) == Pin::None => return Ok(Some(found)),
+        // One room in which the name is another's is enough to ask.
+        (_, [found]) | ([found], []) if !known(found).is_anothers => return Ok(Some(found)),
         ([stranger], _) => {
             let what = format!("{} goes by a key that is not the one known", text::name(wanted));
             return Err(
@@ -257,14 +251,14 @@ mod tests {
             contact(7, "erin", None),
         ];
         let [dave, erin] = [4, 6].map(|index: usize| agents[index].id);
-        let pinned = |contact: &Contact| match contact.id {
-            id if id == dave => Pin::Own,
-            id if id == erin => Pin::Foreign,
-            _ => Pin::None,
+        let known = |contact: &Contact| match contact.id {
+            id if id == dave => Known::of([None, Some(true)].into_iter()),
+            id if id == erin => Known::of([Some(false)].into_iter()),
+            _ => Known::default(),
         };
-        let nobody_pinned = |_: &Contact| Pin::None;
+        let nobody_known = |_: &Contact| Known::default();
         let index = |wanted: &str| {
-            let found = find(&agents, wanted, pinned).map_err(|error| (error.kind, error.line()))?;
+            let found = find(&agents, wanted, known).map_err(|error| (error.kind, error.line()))?;
             Ok::<_, (ErrorKind, String)>(agents.iter().position(|contact| contact.id == found.id).unwrap())
         };
         assert_eq!(index("ALICE"), Ok(0));
@@ -287,7 +281,7 @@ mod tests {
         assert_eq!(kind, ErrorKind::Refused, "her name is another key's");
         assert_eq!(index("mallory").unwrap_err().0, ErrorKind::NotFound);
         assert!(index("al1ce").unwrap_err().1.contains("looks so"));
-        let error = find(&agents, "dave", nobody_pinned).unwrap_err();
+        let error = find(&agents, "dave", nobody_known).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(lookalikes(&agents, &agents[0], "alice").unwrap().contains("аlice"));
         assert_eq!(lookalikes(&agents, &agents[1], "bob"), None);
@@ -302,11 +296,14 @@ mod tests {
             contact(8, &key[..8], None),
             contact(9, "erin", Some(&key[..10].to_lowercase())),
         ];
-        let kind = |agents: &[Contact], wanted: &str| find(agents, wanted, |_| Pin::None).unwrap_err().kind;
+        let kind = |agents: &[Contact], wanted: &str| find(agents, wanted, |_| Known::default()).unwrap_err().kind;
         for wanted in [&key[..8], &key[..10]] {
             assert_eq!(kind(&agents, wanted), ErrorKind::Conflict, "{wanted}");
         }
-        assert_eq!(find(&agents, &key[..12], |_| Pin::None).unwrap().id, agents[0].id);
+        assert_eq!(
+            find(&agents, &key[..12], |_| Known::default()).unwrap().id,
+            agents[0].id
+        );
         // Nor is who has the whole of it for a name, where its owner is in no room.
         let [mallory] = [contact(8, &key, None)];
         assert_eq!(kind(&[mallory], &key), ErrorKind::NotFound);

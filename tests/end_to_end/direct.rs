@@ -1,5 +1,8 @@
 //! Rooms of two: addressed by the other one's name, as a room and as a git remote.
 
+use parler_harness::LocalHub;
+use parler_protocol::TextPart;
+
 use super::world;
 
 #[test]
@@ -96,4 +99,42 @@ fn a_name_that_does_not_tell_one_agent_is_refused() {
         alice.parler("rooms --json").success().json()["rooms"],
         serde_json::json!([])
     );
+}
+
+#[test]
+fn a_name_means_the_key_that_it_is_known_by() {
+    let world = world();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.agent(name));
+    alice.parler("invite --group talk").success();
+    bob.parler("send --room talk hello").success();
+    alice.parler("recv --room talk").success();
+    // Somebody else who goes by that name.
+    let hub = LocalHub::of(&alice);
+    let says = |name: &str, room: &str| {
+        let words = TextPart { text: "hello".into() };
+        let other = hub.raw_client(name);
+        other.post(&room.parse().unwrap(), vec![words.into()]).unwrap();
+    };
+    says("Bob", "talk");
+    alice
+        .parler("send --to bob you")
+        .success()
+        .warns("so looks the name of key");
+    let rooms = bob.parler("rooms --json").success().json();
+    let direct = rooms["rooms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|room| room["kind"] == "dm");
+    assert_eq!(direct.unwrap()["with"]["name"], "alice", "{rooms}");
+    // Who has read nothing of either does not know which.
+    let several = carol.parler("send --to bob you").code(6);
+    assert!(several.one_error_line().contains("2 are called bob"), "{several:?}");
+    // A room in which somebody else was there first makes nobody of the one who is known.
+    alice.parler("invite --group side").success();
+    says("BOB", "side");
+    alice.parler("recv --room side").success();
+    bob.parler("recv --room side").success();
+    let several = alice.parler("send --to bob you").code(6);
+    assert!(several.one_error_line().contains("3 are called bob"), "{several:?}");
 }
