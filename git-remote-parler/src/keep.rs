@@ -1,13 +1,12 @@
 //! A `.keep` file beside a pack: as long as it is there no repack removes the pack. One that another process made is
 //! respected and never removed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
-use crate::quarantine::{lock_unless_gone, open_without_waiting, sweep_files};
+use crate::held::{self, open_without_waiting, remove_file_unless_held, sweep_files};
 
 /// What our keep files begin with; git shows it to nobody.
 const MARK: &str = "parler ";
@@ -29,8 +28,7 @@ impl Keep {
         // It has its name when it is locked and says whose it is: a sweep removes what says so and is not locked, and one
         // that says nothing would stay for ever.
         let directory = path.parent().unwrap_or(&path);
-        let mut new = tempfile::Builder::new().prefix(PREFIX).tempfile_in(directory)?;
-        flock(&new, FlockOperation::NonBlockingLockExclusive)?;
+        let mut new = held::make_file(directory, PREFIX, Permissions::from_mode(0o600))?;
         writeln!(new, "{MARK}{}", std::process::id())?;
         match fs::hard_link(new.path(), &path) {
             Ok(()) => Ok(Self {
@@ -53,11 +51,8 @@ impl Keep {
                 let file = open_without_waiting(&path).ok().filter(is_file);
                 file.is_some_and(|mut file| file.read_exact(&mut beginning).is_ok()) && beginning == *MARK.as_bytes()
             };
-            if path.extension().is_some_and(|extension| extension == "keep")
-                && ours()
-                && lock_unless_gone(&path).is_some()
-            {
-                let _ = fs::remove_file(&path);
+            if path.extension().is_some_and(|extension| extension == "keep") && ours() {
+                remove_file_unless_held(&path);
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod bundle;
 pub mod fetch;
 mod fetch_plan;
 pub mod git;
+pub mod held;
 pub mod import;
 mod keep;
 pub mod meter;

@@ -6,22 +6,20 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
 use crate::git::{GitCommand, GitEnvironment};
+use crate::held::{ATTEMPTS, lock_unless_gone};
 use crate::keep::Keep;
 use crate::packed_refs;
 
 /// Begins as git's own object quarantines do, so that `git prune` clears away what we should ever leave.
 const PREFIX: &str = "tmp_objdir-parler-";
-/// How often a new directory is tried when another process removes it at the very moment it is made.
-const ATTEMPTS: u32 = 8;
 /// How long something is removed that is written meanwhile.
 const SWEEP_PATIENCE: Duration = Duration::from_millis(500);
 /// Between two attempts at it.
@@ -344,34 +342,6 @@ fn remove_whole(directory: &Path) {
         }
         std::thread::sleep(SWEEP_PAUSE);
     }
-}
-
-/// Opens a file or directory to read it, whatever somebody put there: a pipe keeps nobody waiting, and a link leads nowhere.
-pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
-}
-
-/// Removes files of a directory whose names begin so and which nobody holds. Failures are left for the next time.
-pub(crate) fn sweep_files(directory: &Path, prefix: &str) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
-        if entry.file_name().as_bytes().starts_with(prefix.as_bytes())
-            && is_file()
-            && lock_unless_gone(&entry.path()).is_some()
-        {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
-pub(crate) fn lock_unless_gone(path: &Path) -> Option<File> {
-    let file = open_without_waiting(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let (held, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
-    (held.ino() == named.ino() && held.dev() == named.dev()).then_some(file)
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! The last fold of a room's pushes, kept in the repository so that the next command asks only for what is new. Can be
 //! removed at any time; what cannot be read is taken as absent, what cannot be written is not kept.
 
+use std::fs::Permissions;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use parler_protocol::{HubId, RoomName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::quarantine::{lock_unless_gone, open_without_waiting, sweep_files};
+use crate::held::{self, open_without_waiting, sweep_files};
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
@@ -94,9 +96,7 @@ impl RoomCache {
             }
         }
         sweep_files(directory, PREFIX);
-        let mut new = tempfile::Builder::new().prefix(PREFIX).tempfile_in(directory)?;
-        // Another process may have taken it for one that was left.
-        let _lock = lock_unless_gone(new.path()).ok_or(io::ErrorKind::NotFound)?;
+        let mut new = held::make_file(directory, PREFIX, Permissions::from_mode(0o600))?;
         let json = serde_json::to_vec(&Keep { format: FORMAT, state })?;
         new.write_all(format!("{}\n", digest(&json)).as_bytes())?;
         new.write_all(&json)?;
@@ -131,6 +131,7 @@ fn digest(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::held::lock_unless_gone;
 
     #[test]
     fn what_a_killed_process_left_is_removed_and_what_is_being_written_is_not() {

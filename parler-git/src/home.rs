@@ -1,12 +1,13 @@
 //! Where an agent's keys, state and the local hub's data are, and the only way private files are read and written:
 //! 0600 in directories of 0700, complete or not there at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use git_remote_parler::held;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -126,9 +127,7 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
 pub(crate) fn write_private_soon(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = parent(path);
     sweep(directory);
-    let prefix = format!("{TEMPORARY}{}-", std::process::id());
-    let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
-    let _ = file.as_file().try_lock();
+    let mut file = unfinished(directory)?;
     file.write_all(content)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
@@ -149,14 +148,17 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<bool> {
 
 fn private_temporary(directory: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     sweep(directory);
-    // tempfile makes files of mode 0600.
-    let prefix = format!("{TEMPORARY}{}-", std::process::id());
-    let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
-    // Tells whoever sweeps on another machine, where our process number means nothing, that it is in use.
-    let _ = file.as_file().try_lock();
+    let mut file = unfinished(directory)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+/// An empty file of this user alone. Its lock tells whoever sweeps on another machine, where our process number means
+/// nothing, that it is in use.
+fn unfinished(directory: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let prefix = format!("{TEMPORARY}{}-", std::process::id());
+    held::make_file(directory, &prefix, Permissions::from_mode(0o600))
 }
 
 /// Removes what killed processes left half written: it may be a key. Failures are left for the next time.
@@ -176,8 +178,8 @@ fn sweep(directory: &Path) {
             .ok()
             .and_then(|meta| meta.modified().ok()?.elapsed().ok());
         let is_old = age.is_some_and(|age| age > TEMPORARY_AGE);
-        if (is_gone || is_old) && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(entry.path());
+        if is_gone || is_old {
+            held::remove_file_unless_held(&entry.path());
         }
     }
 }

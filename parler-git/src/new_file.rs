@@ -1,11 +1,12 @@
 //! A file while it is written: under a name of its own beside the place it is for, which it takes as a whole. Told to
 //! end meanwhile, or failing, the program leaves nothing of it.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use git_remote_parler::held;
 use tempfile::NamedTempFile;
 
 use crate::ending;
@@ -13,8 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What its own name begins with.
 const PREFIX: &str = ".parler-";
-/// How often one is made that another process takes for one that was left, at the very moment it is made.
-const ATTEMPTS: u32 = 8;
 
 /// A file that is not complete yet.
 #[derive(Debug)]
@@ -31,7 +30,9 @@ impl NewFile {
         refuse_in_the_way(&path, replaces)?;
         let directory = path.parent().unwrap_or_else(|| Path::new("/"));
         sweep(directory);
-        let temporary = ending::make_unfinished(|| make(directory)).map_err(|error| writing(&path, &error))?;
+        // The umask takes away what it takes away.
+        let make = || held::make_file(directory, PREFIX, Permissions::from_mode(0o666));
+        let temporary = ending::make_unfinished(make).map_err(|error| writing(&path, &error))?;
         Ok(Self {
             temporary,
             path,
@@ -75,23 +76,6 @@ impl Write for NewFile {
     }
 }
 
-/// Makes a file that says, by a lock, that it is in use.
-fn make(directory: &Path) -> io::Result<NamedTempFile> {
-    for _ in 0..ATTEMPTS {
-        let file = tempfile::Builder::new()
-            .prefix(PREFIX)
-            // The umask takes away what it takes away.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)?;
-        // Where files cannot be locked, no sweep can lock it either.
-        let _ = file.as_file().try_lock();
-        if file.path().try_exists()? {
-            return Ok(file);
-        }
-    }
-    Err(io::Error::other("the file vanishes as soon as it is made"))
-}
-
 /// Removes what killed processes of this user left here half written. Failures are left for the next time.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
@@ -105,8 +89,8 @@ fn sweep(directory: &Path) {
             .metadata()
             .ok()
             .filter(|meta| is_ours && meta.is_file() && meta.uid() == own);
-        if meta.is_some() && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(entry.path());
+        if meta.is_some() {
+            held::remove_file_unless_held(&entry.path());
         }
     }
 }
@@ -135,6 +119,8 @@ fn writing(path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Several fetches at once in one repository, and fetches while git tidies it: nothing that a ref names is ever lost,
 //! and a fetch that fails says so in git's words about locks.
 
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -15,8 +16,8 @@ const AT_ONCE: usize = 8;
 const ROUNDS: usize = 3;
 /// How many pushes are fetched one after the other while git tidies.
 const PUSHES: usize = 12;
-/// How often a fetch is run again that git's pruning has disturbed.
-const AGAIN: usize = 20;
+/// How often a fetch is run that git's pruning disturbs, before the pruning pauses for it.
+const DISTURBED: usize = 3;
 /// More objects than are unpacked one by one: the import goes through a pack.
 const FILES: usize = 150;
 
@@ -177,14 +178,18 @@ fn a_remote_update_over_two_rooms_at_once_brings_both() {
 /// Of a branch, another and a tag.
 const PINS_A_PUSH: usize = 3;
 
-/// Runs git commands one after the other, again and again, until the fetches are over.
-fn meanwhile(reader: &Repository<'_>, commands: &[&str], fetches: impl FnOnce()) -> Vec<Answer> {
+/// Runs git commands one after the other, again and again, until the fetches are over. While they hold the lock that they
+/// are given, none runs.
+fn meanwhile(reader: &Repository<'_>, commands: &[&str], fetches: impl FnOnce(&RwLock<()>)) -> Vec<Answer> {
     let is_over = AtomicBool::new(false);
+    let pause = RwLock::new(());
     thread::scope(|scope| {
         let tidying = scope.spawn(|| {
             let mut answers = Vec::new();
             while !is_over.load(Ordering::SeqCst) {
                 for command in commands {
+                    // Who waits to write goes first.
+                    let _running = pause.read().unwrap();
                     answers.push(reader.user().git(*command).either());
                 }
             }
@@ -199,7 +204,7 @@ fn meanwhile(reader: &Repository<'_>, commands: &[&str], fetches: impl FnOnce())
         }
         {
             let _over = Over(&is_over);
-            fetches();
+            fetches(&pause);
         }
         tidying.join().unwrap()
     })
@@ -211,16 +216,21 @@ fn fetched_while(commands: &[&str], files: &[usize], may_fail: bool) {
     let Stage { authors, reader } = stage(&world, &["one", "two"]);
     let mut all = Vec::new();
     let mut failed = 0;
-    let answers = meanwhile(&reader, commands, || {
+    let answers = meanwhile(&reader, commands, |pause| {
         for number in 0..PUSHES {
             for (room, author) in &authors {
                 let commit = push(author, &format!("{room}-{number}"), files[number % files.len()]);
-                let mut answer = reader.git(["fetch", "--quiet", room]).either();
-                for _ in 0..AGAIN {
+                let fetch = || reader.git(["fetch", "--quiet", room]).either();
+                let mut answer = fetch();
+                for _ in 1..DISTURBED {
                     if may_fail && !answer.is_success() {
                         failed += 1;
-                        answer = reader.git(["fetch", "--quiet", room]).either();
+                        answer = fetch();
                     }
+                }
+                if may_fail && !answer.is_success() {
+                    let _nobody_prunes = pause.write().unwrap();
+                    answer = fetch();
                 }
                 assert!(answer.is_success(), "{answer:?}");
                 assert_eq!(reader.rev(&format!("refs/remotes/{room}/main")), commit);

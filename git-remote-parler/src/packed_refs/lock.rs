@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
 use super::Obstacle;
-use crate::quarantine::lock_unless_gone;
+use crate::held::{self, is_at, lock_unless_gone};
 use crate::repository::SharedMode;
 
 /// Our files begin so.
@@ -48,10 +48,8 @@ pub(super) struct Lock {
     lock: PathBuf,
     /// Whether the lock file is this one, as far as we know.
     is_taken: bool,
-    /// The lock file, under a name of our own. Removed when this is dropped.
+    /// The lock file, under a name of our own, locked in the kernel. Removed when this is dropped.
     new: NamedTempFile,
-    /// Locked in the kernel.
-    _held: File,
 }
 
 impl Lock {
@@ -62,19 +60,13 @@ impl Lock {
         sweep(directory);
         let mut taken = {
             let mut there = there();
-            let new = tempfile::Builder::new()
-                .prefix(PREFIX)
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(directory)?;
-            // A sweep of another process may have been quicker.
-            let held = lock_unless_gone(new.path()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            let new = held::make_file(directory, PREFIX, Permissions::from_mode(0o666))?;
             there.push(new.path().to_owned());
             Self {
                 packed: packed.to_owned(),
                 lock,
                 is_taken: false,
                 new,
-                _held: held,
             }
         };
         let made = taken.file().metadata()?.permissions().mode();
@@ -113,7 +105,7 @@ impl Lock {
         {
             let mut there = there();
             // Somebody may have taken it for a lock that was left behind.
-            if !is_same(&self.lock, self.file()) {
+            if !is_at(self.file(), &self.lock)? {
                 return Err(io::Error::other("the lock file packed-refs.lock was removed meanwhile"));
             }
             fs::rename(&self.lock, &self.packed)?;
@@ -129,20 +121,13 @@ impl Drop for Lock {
         let mut there = there();
         if self.is_taken {
             there.retain(|name| *name != self.lock);
-            if is_same(&self.lock, self.file()) {
+            if matches!(is_at(self.file(), &self.lock), Ok(true)) {
                 let _ = fs::remove_file(&self.lock);
             }
         }
         let _ = fs::remove_file(self.new.path());
         there.retain(|name| name != self.new.path());
     }
-}
-
-fn is_same(path: &Path, file: &File) -> bool {
-    let Ok((named, held)) = fs::symlink_metadata(path).and_then(|named| Ok((named, file.metadata()?))) else {
-        return false;
-    };
-    (named.ino(), named.dev()) == (held.ino(), held.dev())
 }
 
 /// Removes what processes left behind that were ended while they wrote. Failures are left for the next time.
@@ -152,7 +137,7 @@ pub(crate) fn sweep(directory: &Path) {
     for entry in entries.flatten().filter(|entry| is_ours(&entry.file_name())) {
         if let Some(abandoned) = lock_unless_gone(&entry.path()) {
             let lock = directory.join("packed-refs.lock");
-            if is_same(&lock, &abandoned) {
+            if matches!(is_at(&abandoned, &lock), Ok(true)) {
                 let _ = fs::remove_file(lock);
             }
             let _ = fs::remove_file(entry.path());
