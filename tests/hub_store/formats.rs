@@ -23,7 +23,7 @@ const SMALL: &[u8] = b"a small blob";
 const LARGE: &[u8] = b"a blob that went into a file";
 const TOKEN: [u8; 32] = [5; 32];
 /// What this program writes.
-const NEWEST: u32 = 3;
+const NEWEST: u32 = 4;
 const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
 
 fn alice() -> Principal {
