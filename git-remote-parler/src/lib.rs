@@ -2,6 +2,7 @@
 //! writer. Never prints, reads the environment or exits; that is the program's edge.
 
 pub mod address;
+pub mod addressee;
 mod advertisement;
 pub mod base;
 mod base_fetch;

@@ -278,7 +278,7 @@ fn block(banner: &Banner<'_>, repository: Option<&Repository>) -> String {
     let mut out = banner.render(Extent::Beginning);
     let mut cut = false;
     let others = banner.message.parts.iter().filter(|part| !is_told_by(banner, part));
-    out.push_str(&render_parts(others, repository, Extent::Beginning, &mut cut));
+    out.push_str(&render_parts(others, &[], repository, Extent::Beginning, &mut cut));
     if cut {
         out.push_str(&crate::view::more(banner.message));
     }

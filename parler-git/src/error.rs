@@ -171,7 +171,8 @@ impl Error {
 
     /// The error for programs.
     pub(crate) fn to_json(&self) -> Value {
-        json!({ "kind": self.kind.name(), "message": self.what, "next": self.next })
+        let next = self.next.as_deref().map(room_labels::joined);
+        json!({ "kind": self.kind.name(), "message": room_labels::joined(&self.what), "next": next })
     }
 
     pub(crate) fn usage(what: impl fmt::Display) -> Self {
@@ -212,12 +213,11 @@ impl Error {
 
     /// The line after `parler: `, escaped: part of it may come from elsewhere.
     pub(crate) fn line(&self) -> String {
-        let what = text::one_line(&self.what);
-        let line = match &self.next {
-            Some(next) => format!("{what}; {}", text::one_line(next)),
+        let what = text::own_line(&self.what);
+        match &self.next {
+            Some(next) => format!("{what}; {}", text::own_line(next)),
             None => what,
-        };
-        room_labels::shown(&line).into_owned()
+        }
     }
 
     /// What helps, if anything does.

@@ -6,7 +6,9 @@ mod handoff;
 
 use std::collections::{BTreeMap, HashMap};
 
-use parler_protocol::{AgentId, BundleId, HandoffPart, Message, MessageId, Part, RefName, Seq, TaskPart, TaskStatus};
+use parler_protocol::{
+    AgentId, AgentName, BundleId, HandoffPart, Message, MessageId, Part, RefName, Sender, Seq, TaskPart, TaskStatus,
+};
 
 pub(crate) use handoff::{Handoff, Receipt};
 
@@ -45,22 +47,27 @@ impl Ledger {
         let leads = entry.standing().leads();
         for part in &message.parts {
             if let Part::Task(part) = part {
-                self.receive(message, part, leads);
+                self.receive(message, part, leads, entry.is_role_anothers);
             }
         }
         self.hand_over(message, leads);
     }
 
-    fn receive(&mut self, message: &Message, part: &TaskPart, leads: bool) {
+    fn receive(&mut self, message: &Message, part: &TaskPart, leads: bool, is_role_anothers: bool) {
         let task = part.task.as_ref().and_then(|task| task.parse().ok());
         let Some(handoff) = task.and_then(|task: MessageId| self.by_id_mut(&task)) else {
             return;
         };
         let calls_off = part.status == TaskStatus::Cancelled;
+        let role = message.from.role.as_ref().filter(|_| !is_role_anothers);
+        let known = Sender {
+            role: role.cloned(),
+            ..message.from.clone()
+        };
         let counts = if calls_off {
             message.from.id == handoff.from.id
         } else {
-            leads && handoff.is_for_sender(&message.from)
+            leads && handoff.is_for_sender(&known)
         };
         handoff.receipts.push(Receipt {
             seq: message.seq,
@@ -127,6 +134,28 @@ impl Ledger {
             && handoff.seq < by
         {
             handoff.superseded_by = Some(by);
+        }
+    }
+
+    /// These are in the room, under these names. Whose role is the name of another one speaks for nobody by it: who has
+    /// said nothing yet is not known from the log.
+    pub(crate) fn meet<'m>(&mut self, members: impl Iterator<Item = (&'m AgentId, &'m AgentName)> + Clone) {
+        for handoff in self.handoffs.values_mut() {
+            let mut receipts = std::mem::take(&mut handoff.receipts);
+            for receipt in receipts.iter_mut().filter(|receipt| receipt.counts) {
+                let Some(role) = receipt.from.role.as_deref() else {
+                    continue;
+                };
+                let is_anothers = |(id, name): (&AgentId, &AgentName)| *id != receipt.from.id && name.is_called(role);
+                if receipt.part.status != TaskStatus::Cancelled && members.clone().any(is_anothers) {
+                    let by_name = Sender {
+                        role: None,
+                        ..receipt.from.clone()
+                    };
+                    receipt.counts = handoff.is_for_sender(&by_name);
+                }
+            }
+            handoff.receipts = receipts;
         }
     }
 

@@ -22,7 +22,7 @@ use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::HubChoice;
-use crate::{room_labels, text, trace};
+use crate::{text, trace};
 
 /// What git expects of a helper that failed.
 const FAILED: u8 = 128;
@@ -46,7 +46,7 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
             // Where stderr is gone as well nobody can be told.
-            let _ = writeln!(io::stderr(), "fatal: {}", room_labels::shown(&text::one_line(&line)));
+            let _ = writeln!(io::stderr(), "fatal: {}", text::own_line(&line));
             // Who calls this program by hand is not kept waiting.
             if !is_serving && !io::stdin().is_terminal() {
                 // Git, if it is there, has been told all there is to tell.
@@ -95,7 +95,7 @@ fn serve(environment: Environment, is_serving: &mut bool) -> std::result::Result
     context.trust().keep();
     for line in context.trust().warnings().into_iter().chain(context.notices()) {
         // Where stderr is gone nobody can be told.
-        let _ = writeln!(io::stderr(), "parler: {}", room_labels::shown(&text::one_line(&line)));
+        let _ = writeln!(io::stderr(), "parler: {}", text::own_line(&line));
     }
     ended.map_err(|error| told(&context, &error))
 }
@@ -224,8 +224,7 @@ impl<W: Write> Write for EscapedLines<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {
             if *byte == b'\n' {
-                let line = text::one_line(&String::from_utf8_lossy(&self.line));
-                let line = room_labels::shown(&line).into_owned();
+                let line = text::own_line(&String::from_utf8_lossy(&self.line));
                 self.line.clear();
                 writeln!(self.inner, "{line}")?;
             } else {

@@ -81,6 +81,12 @@ impl<'a> Ladder<'a> {
         readers.iter().filter(is_for)
     }
 
+    /// Whether there is anything to fetch with it.
+    pub(crate) fn brings_something(&self) -> bool {
+        let readers = self.facts.map(|facts| facts.readers.as_slice()).unwrap_or_default();
+        self.handoff.part.bundle.is_some() || readers.iter().any(|reader| reader.fetched.is_some())
+    }
+
     /// How somebody who waits for this step stands.
     pub(crate) fn outcome(&self, step: Step) -> Outcome {
         use TaskStatus as Status;
@@ -148,11 +154,9 @@ impl<'a> Ladder<'a> {
                 .filter(|reader| reader.fetched == Some(true))
                 .map(at)
                 .collect();
-            let nothing = self.addressees().any(|reader| reader.fetched.is_none());
-            out.push_str(&row(
-                "fetched",
-                &list(&fetched, if nothing { "nothing to fetch" } else { "not yet" }),
-            ));
+            if self.brings_something() {
+                out.push_str(&row("fetched", &list(&fetched, "not yet")));
+            }
         }
         for receipt in &handoff.receipts {
             out.push_str(&row(receipt.part.status.as_str(), &said(receipt)));
@@ -203,6 +207,9 @@ impl<'a> Ladder<'a> {
             let room = &facts.room;
             let who = addressee(self.handoff);
             let nobody = match self.handoff.part.to {
+                Some(_) if self.handoff.names_its_author() => {
+                    format!("none: nobody in '{room}' but its author has the name or role {who}")
+                }
                 Some(_) => format!("none: nobody in '{room}' has the name or role {who} by now"),
                 None => format!("none: nobody else is in '{room}' by now"),
             };

@@ -4,6 +4,7 @@
 //! Parler: only here the environment is read, text reaches a terminal, keys and sessions are kept, and a process ends.
 
 mod agents;
+mod answers;
 mod banner;
 mod bundles;
 mod choice;

@@ -5,8 +5,8 @@ use std::cell::OnceCell;
 
 use parler_client::Identity;
 use parler_protocol::{
-    Claim, DroppedMessage, HandoffPart, Head, HubId, Message, Part, ReadMessage, RoomName, Seq, Verdict, VerifyError,
-    verify,
+    Claim, DroppedMessage, HandoffPart, Head, HubId, Message, MessageId, Part, ReadMessage, RoomName, Sender, Seq,
+    Verdict, VerifyError, verify,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -27,6 +27,21 @@ pub(crate) struct LogEntry {
     standing: Standing,
     /// The command that accepts its author's key, where that is new under its name.
     pub(crate) accept: Option<String>,
+    /// Whether its author's role is the name of somebody else, as far as that was looked at.
+    pub(crate) is_role_anothers: bool,
+    /// The handoffs that it answers, as far as they were found.
+    pub(crate) answered: Vec<Answered>,
+}
+
+/// A handoff that a message answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answered {
+    /// The id that the answer names.
+    pub(crate) id: MessageId,
+    /// The handoff's message.
+    pub(crate) seq: Seq,
+    /// Its author. Names are text from elsewhere.
+    pub(crate) from: Sender,
 }
 
 enum Content {
@@ -71,6 +86,8 @@ impl LogEntry {
                 })),
                 standing: Standing::default(),
                 accept: None,
+                is_role_anothers: false,
+                answered: Vec::new(),
             },
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -85,6 +102,8 @@ impl LogEntry {
                     content,
                     standing: Standing::default(),
                     accept: None,
+                    is_role_anothers: false,
+                    answered: Vec::new(),
                 }
             }
         }

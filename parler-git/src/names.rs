@@ -165,6 +165,12 @@ impl Names {
         Some(owners.any(|known| known.key == *key))
     }
 
+    /// Whether the name is somebody else's than this key's. `me`: whose name needs no proof.
+    pub(crate) fn is_anothers(&self, me: (&AgentId, &AgentName), name: &str, key: &AgentId) -> bool {
+        let is_mine = *me.0 != *key && likeness(me.1.as_str()) == likeness(name);
+        is_mine || self.belongs(name, key) == Some(false)
+    }
+
     /// Whether any key was seen under this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names.contains_key(&likeness(name))

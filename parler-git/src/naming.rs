@@ -37,6 +37,9 @@ impl Reference {
     /// Reads a name that must be one.
     pub(crate) fn require(text: &str) -> Result<Self> {
         Self::parse(text).ok_or_else(|| {
+            if text.parse() == Ok(Seq::ZERO) {
+                return Error::usage("messages are numbered from 1").then("git parler status");
+            }
             Error::usage(format_args!(
                 "'{text}' is neither a message number nor 4 to 64 lowercase hexadecimal digits of a bundle id"
             ))

@@ -19,6 +19,7 @@ use crate::file_lock;
 use crate::home::{Home, create_private, create_private_dir, read_private, write_private};
 use crate::hubs::HubChoice;
 use crate::posting::{Place, post_draft};
+use crate::room_labels;
 
 /// Largest draft that is kept.
 const MAX_DRAFT_BYTES: usize = 900 << 10; // 900 KiB: as the message is at most, with room for what belongs to a file
@@ -179,7 +180,7 @@ impl Outbox {
                 Err(error) if error.kind == ErrorKind::Unreachable => return Err(error),
                 Err(error) => {
                     place = None;
-                    self.mark(&waiting, Some(error.what().to_owned()))?;
+                    self.mark(&waiting, Some(room_labels::joined(error.what()).into_owned()))?;
                     flushed.refused.push((waiting.number, queued.id, error));
                 }
             }

@@ -270,13 +270,13 @@ impl Output {
     /// Warns people about what they are going to read, or have read: lines of ours, escaped.
     pub(crate) fn warn(&mut self, lines: &[String]) {
         for line in lines {
-            self.say(styled(WARNING, &room_labels::shown(&text::one_line(line))));
+            self.say(styled(WARNING, &text::own_line(line)));
         }
     }
 
     /// Tells people something besides the result, escaped.
     pub(crate) fn remark(&mut self, remark: &str) {
-        self.say(room_labels::shown(&text::one_line(remark)).into_owned());
+        self.say(text::own_line(remark));
     }
 
     fn say(&mut self, line: String) {

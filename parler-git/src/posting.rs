@@ -1,8 +1,9 @@
 //! Signing a message for a room and appending it, for the commands that post without a push.
 
+use git_remote_parler::addressee::Nobody;
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{BlobSource, Client};
-use parler_protocol::api::{Member, Posted};
+use parler_protocol::api::Posted;
 use parler_protocol::limits::MAX_IDEMPOTENCY_KEY_BYTES;
 use parler_protocol::{Draft, Head, Part, RoomName};
 
@@ -78,18 +79,9 @@ pub(crate) fn parse_key(key: &str) -> Result<&str> {
 /// Says when nobody else in the room has the name or role that a handoff is for: it may be misspelt, or come later; and
 /// a handoff is never for its own author. That nobody can be asked is no reason to say anything.
 pub(crate) fn tell_if_for_nobody(client: &Client, room: &RoomName, to: Option<&str>, output: &mut Output) {
-    let (Some(to), Ok(list)) = (to, client.members(room)) else {
-        return;
-    };
-    let is_called =
-        |member: &Member| member.name.is_called(to) || member.role.as_ref().is_some_and(|role| role.is_called(to));
-    let me = client.identity().key.id();
-    if !list.members.iter().any(|member| member.id != me && is_called(member)) {
+    let Some(to) = to else { return };
+    if let Some(nobody) = Nobody::called(client, room, to) {
         let who = text::name(to);
-        let nobody = match list.members.iter().any(is_called) {
-            true => "nobody but you",
-            false => "nobody",
-        };
         output.remark(&format!(
             "{nobody} in '{room}' has the name or role {who} by now; git parler roster --room {room}"
         ));

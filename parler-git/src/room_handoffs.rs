@@ -4,7 +4,7 @@
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
-use parler_protocol::{BundleIdPrefix, Head, HubId, RoomName, Seq};
+use parler_protocol::{AgentId, BundleIdPrefix, Head, HubId, RoomName, Seq};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -65,6 +65,12 @@ impl<'a> RoomHandoffs<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a name belongs to somebody else than this agent, as far as messages told.
+    pub(crate) fn is_anothers(&self, name: &str, agent: &AgentId) -> bool {
+        let trust = self.context.trust();
+        trust.with_names(&self.hub, &self.room, |names| names.belongs(name, agent) == Some(false))
     }
 
     /// The last message read.

@@ -14,6 +14,11 @@ pub(crate) const DIRECT: &str = "dm/";
 /// The direct rooms that this process came across, each with its label, escaped.
 static KNOWN: Mutex<Vec<(RoomName, String)>> = Mutex::new(Vec::new());
 
+/// Stands in what others wrote where it could be read as a direct room's name, and is gone when that is shown.
+const APART: &str = "dm\u{1}.";
+/// How the names of direct rooms begin.
+const PREFIX: &str = "dm.";
+
 /// From now on the direct room with this agent goes by its name. `agent`: its name, or what else tells it from others.
 pub(crate) fn know(room: &RoomName, agent: &str) {
     let label = format!("{DIRECT}{}", text::one_line(agent));
@@ -23,7 +28,24 @@ pub(crate) fn know(room: &RoomName, agent: &str) {
     known.push((room.clone(), label));
 }
 
-/// The text with labels in place of the names of direct rooms.
+/// A text from elsewhere, escaped, with whatever it says of direct rooms kept as it is: only where we name a room
+/// ourselves it goes by its label.
+pub(crate) fn apart(text: String) -> String {
+    match text.contains(PREFIX) {
+        true => text.replace(PREFIX, APART),
+        false => text,
+    }
+}
+
+/// The text without what [`apart`] put there.
+pub(crate) fn joined(text: &str) -> Cow<'_, str> {
+    match text.contains(APART) {
+        true => text.replace(APART, PREFIX).into(),
+        false => text.into(),
+    }
+}
+
+/// The text with labels in place of the names of direct rooms that we wrote.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut shown = Cow::Borrowed(text);
@@ -34,7 +56,10 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
             shown = shown.replace(&address, label).replace(room.as_str(), label).into();
         }
     }
-    shown
+    match shown.contains(APART) {
+        true => shown.replace(APART, PREFIX).into(),
+        false => shown,
+    }
 }
 
 /// What these rooms are called, for a column: each as wide as the widest.

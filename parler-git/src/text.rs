@@ -4,6 +4,8 @@
 use parler_protocol::api::TokenGrant;
 use parler_protocol::is_hidden;
 
+use crate::room_labels;
+
 /// Longest line that is shown of a text meant to be one line, in characters.
 const MAX_LINE_CHARS: usize = 500;
 /// Longest name that is shown, in characters.
@@ -53,6 +55,10 @@ fn push_visible(out: &mut String, character: char) {
 
 /// At most `most` characters of a text on one line, what is hidden in it written as `\u{..}`; `..` where it was cut.
 fn limited(text: &str, most: usize) -> String {
+    room_labels::apart(escaped(text, most))
+}
+
+fn escaped(text: &str, most: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for (index, character) in text.chars().enumerate() {
         if index == most {
@@ -67,6 +73,11 @@ fn limited(text: &str, most: usize) -> String {
 /// A text that should be one line, as one line.
 pub(crate) fn one_line(text: &str) -> String {
     limited(text, MAX_LINE_CHARS)
+}
+
+/// A line of ours, part of which may come from elsewhere, on its way to people: direct rooms by their labels.
+pub(crate) fn own_line(line: &str) -> String {
+    escaped(&room_labels::shown(line), MAX_LINE_CHARS)
 }
 
 /// Longest beginning of a text that is shown on a line among others, in characters.
@@ -92,7 +103,7 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
                 _ => push_visible(&mut out, character),
             }
         }
-        out
+        room_labels::apart(out)
     };
     text.split('\n').map(visible).collect()
 }
@@ -114,7 +125,7 @@ pub(crate) fn name(name: &str) -> String {
     let plain =
         |character: char| (character.is_alphanumeric() && !is_hidden(character)) || "._-@/+#".contains(character);
     if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS && name.chars().all(plain) {
-        return name.to_owned();
+        return room_labels::apart(name.to_owned());
     }
     format!("\"{}\"", limited(name, MAX_NAME_CHARS).replace('"', "\\u{22}"))
 }

@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::text;
+use crate::{room_labels, text};
 
 /// The variable, with the values of `GIT_TRACE`.
 const VARIABLE: &str = "PARLER_TRACE";
@@ -118,7 +118,11 @@ where
         let who = metadata.target().split("::").next().unwrap_or_default();
         let mark = if *metadata.level() <= Level::WARN { "! " } else { "" };
         let time = Zoned::now().strftime("%H:%M:%S%.6f").to_string();
-        writeln!(writer, "{time} {who:<17} {mark}{}", text::one_line(&told))
+        writeln!(
+            writer,
+            "{time} {who:<17} {mark}{}",
+            room_labels::joined(&text::one_line(&told))
+        )
     }
 }
 

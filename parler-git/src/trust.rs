@@ -159,7 +159,10 @@ impl Trust {
                 let Some(message) = entry.unverified() else { continue };
                 let is_valid = || entry.message().is_some_and(|(_, verdict)| verdict.is_valid());
                 let standing = names.sight(me, message, is_valid);
+                let role = message.from.role.as_deref();
+                let is_role_anothers = role.is_some_and(|role| names.is_anothers(me, role, &message.from.id));
                 entry.accept = (!standing.leads()).then(|| self.commands().accept_key(message));
+                entry.is_role_anothers = is_role_anothers;
                 entry.set_standing(standing);
             }
         });

@@ -2,10 +2,10 @@
 //! to be believed to one line.
 
 use git_remote_parler::repository::Repository;
-use parler_protocol::{AgentId, Message, Part, RefUpdate, Verdict, Work};
+use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskPart, Verdict, Work};
 
 use crate::bundles::BundleView;
-use crate::log_entry::{LogEntry, NO_LONGER_KEPT, describe};
+use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
 use crate::text::{self, Extent};
@@ -24,8 +24,10 @@ pub(crate) fn field(label: &str, value: &str) -> String {
 
 /// The line that names the command for what was cut.
 pub(crate) fn more(message: &Message) -> String {
-    let room = text::name(message.room.as_str());
-    field("more", &format!("git parler show {} --room {room}", message.seq))
+    field(
+        "more",
+        &format!("git parler show {} --room {}", message.seq, message.room),
+    )
 }
 
 /// An entry's lines.
@@ -63,7 +65,13 @@ fn render_message(
         out.push_str(&new_key(message, of, entry.accept.as_deref()));
     }
     let mut cut = false;
-    out.push_str(&render_parts(&message.parts, repository, extent, &mut cut));
+    out.push_str(&render_parts(
+        &message.parts,
+        &entry.answered,
+        repository,
+        extent,
+        &mut cut,
+    ));
     if cut {
         out.push_str(&more(message));
     }
@@ -73,13 +81,15 @@ fn render_message(
 /// The lines of parts that were not sent yet.
 pub(crate) fn own_parts(parts: &[Part], extent: Extent) -> String {
     let mut cut = false;
-    let lines = render_parts(parts, None, extent, &mut cut);
+    let lines = render_parts(parts, &[], None, extent, &mut cut);
     format!("{lines}{}", if cut { field("more", "..") } else { String::new() })
 }
 
-/// The lines of parts. Remembers in `cut` that a text is not shown to its end.
+/// The lines of parts; `answered` are the handoffs that they may answer. Remembers in `cut` that a text is not shown to its
+/// end.
 pub(crate) fn render_parts<'p>(
     parts: impl IntoIterator<Item = &'p Part>,
+    answered: &[Answered],
     repository: Option<&Repository>,
     extent: Extent,
     cut: &mut bool,
@@ -146,7 +156,13 @@ pub(crate) fn render_parts<'p>(
                     .map(|note| format!(" · {}", text::continued(extent.of(note, cut))))
                     .unwrap_or_default();
                 let result = part.result.as_ref().map(|id| format!(" · result {}", id.short()));
-                let words = format!("{}{}{note}", part.status.as_str(), result.unwrap_or_default());
+                let of = answered.iter().find(|answered| is_answered(part, answered));
+                let of = of.map(|of| {
+                    let whose = text::name_and_role(&of.from.name, of.from.role.as_deref());
+                    format!(" · handoff {} from {whose}", of.seq)
+                });
+                let (of, result) = (of.unwrap_or_default(), result.unwrap_or_default());
+                let words = format!("{}{of}{result}{note}", part.status.as_str());
                 out.push_str(&field("task", &words));
             }
             Part::Dispatch(part) => out.push_str(&field("job", &format!("for {}", text::name(&part.role)))),
@@ -155,6 +171,11 @@ pub(crate) fn render_parts<'p>(
         }
     }
     out
+}
+
+fn is_answered(part: &TaskPart, answered: &Answered) -> bool {
+    let id = part.task.as_ref().and_then(|id| id.parse().ok());
+    id == Some(answered.id)
 }
 
 /// What to know of a message under another's name, before what it says.
@@ -201,7 +222,7 @@ pub(crate) fn ref_change(update: &RefUpdate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use parler_protocol::{FilePart, ObjectFormat, RefsPart, TaskPart, TaskStatus, TextPart};
+    use parler_protocol::{FilePart, ObjectFormat, RefsPart, TaskStatus, TextPart};
     use serde_json::json;
 
     use super::*;

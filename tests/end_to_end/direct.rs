@@ -71,6 +71,39 @@ fn a_branch_and_words_go_to_one_agent() {
     assert!(third.one_error_line().contains("that you belong to"), "{third:?}");
 }
 
+/// Only where the program names a room itself it goes by its label.
+#[test]
+fn what_others_say_of_a_direct_room_stays_as_they_said_it() {
+    let world = world();
+    let [alice, bob] = ["alice", "bob"].map(|name| world.agent(name));
+    bob.parler("connect --local").success();
+    alice.parler("send --to bob hello").success();
+    let rooms = alice.parler("rooms --json").success().json();
+    let name = rooms["rooms"][0]["room"].as_str().unwrap().to_owned();
+    let words = format!("the room is {name}, at parler::room/{name}\nand {name}");
+    alice.parler(["send", "--to", "bob", &words]).success();
+    alice
+        .parler(["handoff", "--to", "bob", "--next", &words, "--for", &name])
+        .success()
+        .says(&format!("handed over to {name} as message 3 of 'dm/bob'"))
+        .warns(&format!("nobody in 'dm/bob' has the name or role {name} by now"));
+    let recv = bob.parler("recv --room dm/alice").success();
+    recv.says(&format!("│ the room is {name}, at parler::room/{name}\n│ and {name}\n"));
+    recv.says(&format!("  handoff: to {name}\n"));
+    bob.parler("show 9 --room dm/alice")
+        .code(3)
+        .warns("no message 9 in room 'dm/alice'");
+    let status = bob.parler("status --room dm/alice --json").success();
+    assert_eq!(status.json()["others"], 1);
+    // Also in what programs read of a failure, and in a trace.
+    let failed = bob
+        .parler(["accept", "3", "--room", "dm/alice", "--json"])
+        .code(7)
+        .json();
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert_eq!(message, format!("message 3 is for {name}, and you are bob"));
+}
+
 #[test]
 fn a_name_that_does_not_tell_one_agent_is_refused() {
     let world = world();

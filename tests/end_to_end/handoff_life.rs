@@ -457,6 +457,103 @@ fn results_are_pushed_and_pushes_revise_what_is_open() {
     );
 }
 
+#[test]
+fn a_receipt_by_itself_names_the_handoff_and_whose_it_is() {
+    let world = world();
+    let [alice, bob] = ["alice", "bob"].map(|name| world.agent(name).with("PARLER_ROOM", "try"));
+    alice.parler("connect --role planner").success();
+    alice.parler("invite --group try").success();
+    bob.parler("recv").success();
+    let number = hand_over(&alice, "--for bob");
+    alice.parler("recv").success();
+    bob.parler(["accept", &number]).success();
+    alice.parler("inbox").success().says("message 2 from bob: accepted\n");
+    let watch = alice.start_parler("recv --watch --since 1");
+    bob.parler(["done", &number, "--note", "merged"]).success();
+    let accepted = format!("  task:    accepted · handoff {number} from alice (planner)\n");
+    let done = format!("  task:    done · handoff {number} from alice (planner) · merged\n");
+    watch.wait_for_output(|output| output.contains(&accepted) && output.contains(&done));
+    super::watching::interrupt(watch);
+    // The handoff has been read, and is not in what is shown.
+    alice.parler("recv --since 1").success().says(&accepted).says(&done);
+    alice.parler("log -n 1").success().says(&done).says_no("accepted");
+    alice.parler("show 2").success().says(&accepted);
+    let told = alice.parler("recv --all").success();
+    told.says(&accepted).says(&done);
+}
+
+/// What nobody may say, what cannot be called off, and what there is none of.
+#[test]
+fn the_ladder_shows_no_step_that_was_not_taken() {
+    let world = world();
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| world.agent(name).with("PARLER_ROOM", "try"));
+    alice.parler("connect --role planner").success();
+    carol.parler("connect --role BOB").success();
+    alice.parler("invite --group try").success();
+    // Bob has been seen by nobody yet: he is a member, and has said nothing.
+    bob.parler("recv").success();
+    let number = hand_over(&alice, "--for bob");
+    carol.parler("recv").success();
+    carol.parler(["done", &number]).success();
+    let ladder = status(&alice, &number);
+    assert_eq!(
+        (&ladder["state"], &ladder["receipts"][0]["counts"]),
+        (&"open".into(), &false.into()),
+        "{ladder:#}"
+    );
+    alice
+        .parler(["status", &number, "--wait", "done", "--timeout", "1s"])
+        .code(3);
+    alice
+        .parler(["status", &number])
+        .success()
+        .says("does not count: not for them to say")
+        .says_no("fetched:");
+    let nothing = alice.parler(["status", &number, "--wait", "fetched"]).code(2);
+    assert!(
+        nothing.one_error_line().contains("brings nothing to fetch"),
+        "{nothing:?}"
+    );
+    bob.parler(["done", &number]).success();
+    // By now his name is known, also to who has no list of members.
+    let next = hand_over(&alice, "--for bob");
+    carol.parler("recv --all").success();
+    let refused = carol.parler(["done", &next]).code(7);
+    assert!(
+        refused
+            .one_error_line()
+            .contains("your role BOB is another's name here"),
+        "{refused:?}"
+    );
+
+    let refused = alice.parler(["cancel", &number]).code(6);
+    assert!(
+        refused.one_error_line().contains("is done, by bob in message"),
+        "{refused:?}"
+    );
+    let done = status(&alice, &number);
+    assert_eq!((&done["state"], &done["contested"]), (&"done".into(), &false.into()));
+    let called_off = hand_over(&alice, "--for bob");
+    bob.parler(["accept", &called_off]).success();
+    alice.parler(["cancel", &called_off]).success();
+    let ladder = status(&bob, &called_off);
+    assert_eq!(
+        (&ladder["state"], &ladder["contested"]),
+        (&"cancelled".into(), &false.into())
+    );
+    let own = hand_over(&alice, "--for planner");
+    alice
+        .parler(["status", &own])
+        .success()
+        .says("nobody in 'try' but its author has the name or role planner");
+    let zero = bob.parler("accept 0").code(2);
+    assert!(
+        zero.one_error_line()
+            .ends_with("messages are numbered from 1; git parler status"),
+        "{zero:?}"
+    );
+}
+
 /// The page's commands, as a reader would type them. Only the id that the reader would copy is found by a program.
 #[test]
 fn the_page_works_as_it_is_written() {

@@ -10,6 +10,7 @@ use parler_protocol::{Oid, RefName};
 use super::options::Certificate;
 use super::push_options::PushOptions;
 use super::{Session, SessionError};
+use crate::addressee::Nobody;
 use crate::advertisement::is_pin;
 use crate::git::one_line;
 use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
@@ -200,6 +201,16 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         match &report.bundle {
             Some(bundle) => self.say(&format!("bundle {}, {message}", bundle.id.short())),
             None => self.say(&message),
+        }
+        let nobody = options.named_addressee().and_then(|to| {
+            let client = &self.connected.as_ref()?.client;
+            Some((to, Nobody::called(client, &report.room, to)?))
+        });
+        if let Some((to, nobody)) = nobody {
+            let room = &report.room;
+            self.say(&format!(
+                "{nobody} in room {room} has the name or role {to} by now: git parler roster --room {room}"
+            ));
         }
     }
 }

@@ -102,6 +102,11 @@ impl PushOptions {
         self.to.iter().map(|name| name.to_lowercase()).collect()
     }
 
+    /// The name or role that the handoff is for, where it is for one.
+    pub(super) fn named_addressee(&self) -> Option<&str> {
+        self.next.as_ref().and(self.to.as_deref())
+    }
+
     /// Who the handoff is for, in words; none where there is no handoff.
     pub(super) fn addressee(&self) -> Option<&str> {
         self.next.as_ref()?;

@@ -43,7 +43,7 @@ fn line(check: &Check) -> String {
     let mend = check
         .mend
         .as_deref()
-        .map(|mend| format!("; {}", text::one_line(mend)))
+        .map(|mend| format!("; {}", text::own_line(mend)))
         .unwrap_or_default();
-    format!("{word} {}: {}{mend}", check.name, text::one_line(&check.what))
+    format!("{word} {}: {}{mend}", check.name, text::own_line(&check.what))
 }

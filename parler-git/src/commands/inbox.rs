@@ -138,22 +138,26 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
         {
             found
                 .mentions
-                .push(Item::of(message, &page.room, said(entry), json!({})));
+                .push(Item::of(message, &page.room, &said(entry), json!({})));
         }
     }
     Ok(found)
 }
 
-/// The first text of a message.
-fn said(entry: &LogEntry) -> &str {
+/// The first text of a message, or what it says of a handoff.
+fn said(entry: &LogEntry) -> String {
     let parts = entry
         .message()
         .map(|(message, _)| message.parts.as_slice())
         .unwrap_or_default();
     let text = parts.iter().find_map(|part| match part {
-        Part::Text(part) => Some(part.text.as_str()),
-        Part::Handoff(part) => Some(part.next.as_str()),
-        Part::File(part) => Some(part.name.as_str()),
+        Part::Text(part) => Some(part.text.clone()),
+        Part::Handoff(part) => Some(part.next.clone()),
+        Part::File(part) => Some(part.name.clone()),
+        Part::Task(part) => {
+            let note = part.note.as_ref().map(|note| format!(": {note}"));
+            Some(format!("{}{}", part.status.as_str(), note.unwrap_or_default()))
+        }
         _ => None,
     });
     text.unwrap_or_default()

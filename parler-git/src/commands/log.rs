@@ -6,6 +6,7 @@ use parler_protocol::{HubId, RoomName, Seq};
 use serde_json::json;
 
 use super::recv::parse_since;
+use crate::answers::Answers;
 use crate::cli::Log;
 use crate::context::Context;
 use crate::error::Result;
@@ -26,11 +27,12 @@ pub(super) fn run(context: &Context, args: &Log, output: &mut Output) -> Result<
     let client = context.client()?;
     let hub = client.hub_id()?;
     let head = read_page(&client, &hub, &room, Some(Seq::ZERO), 0)?;
-    let history = History {
+    let mut history = History {
         context,
         client: &client,
         hub,
         room: head.room,
+        answers: Answers::default(),
     };
     let (mut from, mut to) = (since.get(), head.head.seq.get());
     let mut left = args.limit.map_or(u64::MAX, u64::from);
@@ -69,11 +71,12 @@ struct History<'a> {
     client: &'a Client,
     hub: HubId,
     room: RoomName,
+    answers: Answers,
 }
 
 impl History<'_> {
     /// So many messages after this one, in their order.
-    fn read(&self, after: u64, count: u64, output: &mut Output) -> Result<Vec<LogEntry>> {
+    fn read(&mut self, after: u64, count: u64, output: &mut Output) -> Result<Vec<LogEntry>> {
         let (mut at, end) = (Seq::new(after), Seq::new(after + count));
         let mut entries = Vec::new();
         while at < end {
@@ -84,6 +87,9 @@ impl History<'_> {
             let Some(last) = page.entries.last() else { break };
             at = last.seq;
             entries.extend(page.entries);
+        }
+        if !output.is_json() {
+            self.answers.name(self.client, &self.hub, &self.room, &mut entries);
         }
         // Before anything of it is read.
         output.warn(&self.context.trust().warnings());

@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
     output.warn(&context.trust().warnings());
     let handoff = handoffs.get(seq)?;
-    may_answer(&client, handoff, status)?;
+    may_answer(&client, &handoffs, handoff, status)?;
     let subject = match &args.bundle {
         Some(named) => find_subject(context, &client, &handoffs.room, named)?,
         None => Subject::Nothing,
@@ -100,13 +100,24 @@ const fn verb(status: TaskStatus) -> &'static str {
 }
 
 /// Refuses what would not count, and says why.
-fn may_answer(client: &Client, handoff: &Handoff, status: TaskStatus) -> Result<()> {
+fn may_answer(client: &Client, handoffs: &RoomHandoffs<'_>, handoff: &Handoff, status: TaskStatus) -> Result<()> {
     let (me, seq) = (client.identity(), handoff.seq);
     let refused = |what: String| Error::new(ErrorKind::Refused, what);
     let show = format!("git parler show {seq}");
     if status == TaskStatus::Cancelled {
         return match handoff.is_by(me) {
-            true => Ok(()),
+            true => match handoff.holder() {
+                Some(held) if held.part.status == TaskStatus::Done => Err(Error::new(
+                    ErrorKind::Conflict,
+                    format_args!(
+                        "message {seq} is done, by {} in message {}",
+                        text::name(&held.from.name),
+                        held.seq
+                    ),
+                )
+                .then(format!("git parler status {seq}"))),
+                _ => Ok(()),
+            },
             false => Err(refused(format!(
                 "message {seq} is {}'s to call off",
                 text::name(&handoff.from.name)
@@ -125,6 +136,17 @@ fn may_answer(client: &Client, handoff: &Handoff, status: TaskStatus) -> Result<
         return Err(refused(format!(
             "message {seq} is for {}, and you are {own}",
             addressee(handoff)
+        ))
+        .then(show));
+    }
+    if !handoff.is_for_member(&me.key.id(), &me.name, None)
+        && let Some(role) = me.role.as_ref()
+        && handoffs.is_anothers(role.as_str(), &me.key.id())
+    {
+        return Err(refused(format!(
+            "message {seq} is for {}: your role {} is another's name here",
+            addressee(handoff),
+            text::name(role.as_str())
         ))
         .then(show));
     }

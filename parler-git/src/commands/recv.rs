@@ -6,6 +6,7 @@ use parler_protocol::limits::MAX_PAGE_MESSAGES;
 use parler_protocol::{HubId, RoomName, Seq};
 use serde_json::json;
 
+use crate::answers::Answers;
 use crate::banner::{Banner, banners};
 use crate::cli::Recv;
 use crate::context::Context;
@@ -144,6 +145,7 @@ struct Reading<'a> {
     is_plain: bool,
     /// How far something unread was shown before.
     offered: Option<Seq>,
+    answers: Answers,
 }
 
 impl<'a> Reading<'a> {
@@ -164,6 +166,7 @@ impl<'a> Reading<'a> {
             ahead: if at == cursor { first.entries } else { Vec::new() },
             is_plain: !args.all && since.is_none(),
             offered: None,
+            answers: Answers::default(),
         })
     }
 
@@ -175,6 +178,9 @@ impl<'a> Reading<'a> {
         }
         let (trust, me) = (context.trust(), self.client.identity());
         trust.read_on(&self.hub, &self.room, me, self.at, &mut entries);
+        if !context.globals.json {
+            self.answers.name(self.client, &self.hub, &self.room, &mut entries);
+        }
         if let Some(last) = entries.last() {
             self.at = last.seq;
         }

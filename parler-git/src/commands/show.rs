@@ -4,6 +4,7 @@ use parler_client::Client;
 use parler_protocol::{HubId, Part, RoomName, Seq};
 use serde_json::json;
 
+use crate::answers::Answers;
 use crate::banner::banners;
 use crate::cli::Show;
 use crate::context::Context;
@@ -70,6 +71,9 @@ fn show(
     let (trust, me) = (context.trust(), client.identity());
     trust.read_on(hub, room, me, before, std::slice::from_mut(&mut entry));
     output.warn(&trust.warnings());
+    if !output.is_json() {
+        Answers::default().name(client, hub, room, std::slice::from_mut(&mut entry));
+    }
     let banner = banners(context, client, room, std::iter::once(&entry))?.pop();
     if output.is_json() {
         let mut value = entry.to_json();

@@ -51,12 +51,20 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
     handoffs.read_on()?;
     output.warn(&context.trust().warnings());
     loop {
+        if let Some(facts) = &facts {
+            let members = facts.readers.iter().map(|reader| (&reader.id, &reader.name));
+            handoffs.ledger.meet(members);
+        }
         let ladder = Ladder {
             handoff: handoffs.get(seq)?,
             ledger: &handoffs.ledger,
             facts: facts.as_ref(),
         };
         let outcome = step.map_or(Outcome::Reached, |step| ladder.outcome(step));
+        if outcome == Outcome::Pending && step == Some(Step::Fetched) && facts.is_some() && !ladder.brings_something() {
+            return Err(Error::usage(format_args!("message {seq} brings nothing to fetch"))
+                .then(format!("git parler status {seq} --wait acknowledged")));
+        }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if outcome != Outcome::Pending || left.is_some_and(|left| left.is_zero()) {
             return tell(context, &ladder, &handoffs, args, outcome, output);

@@ -38,6 +38,12 @@ pub(crate) const fn is_end(status: TaskStatus) -> bool {
     )
 }
 
+/// Whether somebody has this name or role.
+fn is_called(who: &Sender, to: &str) -> bool {
+    let is = |name: &str| name.parse::<AgentName>().is_ok_and(|name| name.is_called(to));
+    is(&who.name) || who.role.as_deref().is_some_and(is)
+}
+
 /// What somebody said of a handoff.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Receipt {
@@ -81,17 +87,22 @@ pub(crate) struct Handoff {
 impl Handoff {
     /// Whether it is for somebody of this key, name and role.
     pub(super) fn is_for_sender(&self, who: &Sender) -> bool {
-        let called = |to: &str| {
-            let is = |name: &str| name.parse::<AgentName>().is_ok_and(|name| name.is_called(to));
-            is(&who.name) || who.role.as_deref().is_some_and(is)
-        };
-        who.id != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+        who.id != self.from.id
+            && self
+                .to
+                .iter()
+                .any(|to| to.as_deref().is_none_or(|to| is_called(who, to)))
     }
 
     /// Whether it is for a member of this key, name and role.
     pub(crate) fn is_for_member(&self, id: &AgentId, name: &AgentName, role: Option<&AgentName>) -> bool {
         let called = |to: &str| name.is_called(to) || role.is_some_and(|role| role.is_called(to));
         *id != self.from.id && self.to.iter().any(|to| to.as_deref().is_none_or(called))
+    }
+
+    /// Whether its author has the name or role that it is for. It is not for its author, all the same.
+    pub(crate) fn names_its_author(&self) -> bool {
+        self.to.iter().flatten().any(|to| is_called(&self.from, to))
     }
 
     /// Whether it is for this agent, by name or role or because it is for anybody. Never for its own author.
@@ -121,6 +132,8 @@ impl Handoff {
             let stays = holder.is_some_and(|held| match held.part.status {
                 TaskStatus::Cancelled => true,
                 TaskStatus::Declined | TaskStatus::Failed => false,
+                // What is done cannot be called off.
+                TaskStatus::Done if status == TaskStatus::Cancelled => true,
                 _ => status == TaskStatus::Declined && held.from.id != receipt.from.id,
             });
             if !stays {
@@ -162,10 +175,19 @@ impl Handoff {
     }
 
     /// Whether the newest words of those who may speak differ: some took it and others turned it down, for one.
+    ///
+    /// That its author calls it off contradicts nobody: only what is said after that does.
     pub(crate) fn is_contested(&self) -> bool {
         let mut last: HashMap<AgentId, TaskStatus> = HashMap::new();
+        let called_off = self
+            .holder()
+            .filter(|holder| holder.part.status == TaskStatus::Cancelled);
         for receipt in self.receipts.iter().filter(|receipt| receipt.counts) {
-            last.insert(receipt.from.id, receipt.part.status);
+            let is_before = called_off.is_some_and(|called_off| receipt.seq < called_off.seq);
+            let is_late = called_off.is_none() && receipt.part.status == TaskStatus::Cancelled;
+            if !is_before && !is_late {
+                last.insert(receipt.from.id, receipt.part.status);
+            }
         }
         let mut words = last.values();
         let first = words.next();

@@ -8,6 +8,7 @@ use parler_protocol::{HubId, RoomName, Seq};
 use serde_json::json;
 
 use super::{Reading, in_room, parse_since};
+use crate::answers::Answers;
 use crate::banner::Banner;
 use crate::cli::Recv;
 use crate::context::Context;
@@ -31,6 +32,7 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
         cursor: reading.cursor,
         owed: reading.cursor,
         is_plain: reading.is_plain,
+        answers: Answers::default(),
     };
     // What a hub that goes away meanwhile does not give, it gives when it is back.
     let caught_up = watch.catch_up(context, &mut reading, output);
@@ -103,6 +105,7 @@ struct Watch {
     owed: Seq,
     /// Whether what this agent wrote itself is left out.
     is_plain: bool,
+    answers: Answers,
 }
 
 impl Watch {
@@ -160,6 +163,9 @@ impl Watch {
             }
             let (trust, me) = (context.trust(), client.identity());
             trust.read_on(&self.hub, &self.room, me, self.at, &mut batch);
+            if !output.is_json() {
+                self.answers.name(&client, &self.hub, &self.room, &mut batch);
+            }
             self.warn(context, output)?;
             if batch.is_empty() {
                 // A heartbeat: the time to see whether somebody still reads.
@@ -234,6 +240,7 @@ impl Watch {
             ahead: Vec::new(),
             is_plain: self.is_plain,
             offered: None,
+            answers: Answers::default(),
         }
     }
 
