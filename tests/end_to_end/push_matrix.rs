@@ -8,7 +8,7 @@ use std::path::Path;
 
 use parler_harness::{Agent, Answer, Repository, SmartHttp, World};
 
-use super::side_by_side::{steady, words};
+use super::side_by_side::words;
 use super::world;
 
 mod rows;
@@ -38,7 +38,7 @@ impl<'w> Side<'w> {
         Self {
             work: copy(&of.work, format!("{name}-work")),
             rival: copy(&of.rival, format!("{name}-rival")),
-            agent: steady(world),
+            agent: world.agent("alice"),
             url,
         }
     }
@@ -121,7 +121,7 @@ struct Templates<'w> {
 impl<'w> Templates<'w> {
     fn make(world: &'w World) -> Self {
         let bare = world.origin();
-        let agent = steady(world);
+        let agent = world.agent("alice");
         bare.git("branch topic main~1").success();
         agent
             .at(&bare)
@@ -195,7 +195,8 @@ fn differences(world: &World, server: &SmartHttp, templates: &Templates<'_>, num
     let bare = world.path().join(format!("plain{number}.git"));
     copy(templates.bare.path(), &bare);
     let room = format!("parler::room/row{number}");
-    steady(world)
+    world
+        .agent("alice")
         .at(&templates.bare)
         .git([
             "push",

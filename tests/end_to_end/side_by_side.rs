@@ -11,14 +11,6 @@ const OF_A_PLAIN_SERVER: [&str; 2] = ["remote: ", "POST git-receive-pack ("];
 /// What a room says besides.
 const OF_A_ROOM: &str = "parler: ";
 
-/// Commits made by this agent at any time are the same commits.
-pub(super) fn steady(world: &World) -> Agent<'_> {
-    world
-        .agent("alice")
-        .with("GIT_AUTHOR_DATE", "1700000100 +0000")
-        .with("GIT_COMMITTER_DATE", "1700000100 +0000")
-}
-
 /// Lines without what must differ: the address, what one of the two has to say besides, and the refs of bundles.
 pub(super) fn words(text: &str, url: &str) -> String {
     let text = text.replace(url, "URL");
@@ -44,7 +36,7 @@ impl<'w> Side<'w> {
     fn new(world: &'w World, name: &str, url: String) -> Self {
         let directory = world.directory(name);
         Self {
-            agent: steady(world).within(&directory),
+            agent: world.agent("alice").within(&directory),
             world,
             directory,
             url,
@@ -112,7 +104,7 @@ impl<'w> SideBySide<'w> {
         let server = SmartHttp::serve(world);
         let there = world.init("there.git", "--bare");
         there.git("config receive.advertisePushOptions true").success();
-        let agent = steady(world);
+        let agent = world.agent("alice");
         agent.parler("invite --group there").success();
         let plain = Side::new(world, "plain-side", server.url(there.path()));
         let room = Side::new(world, "room-side", "parler::room/there".to_owned());

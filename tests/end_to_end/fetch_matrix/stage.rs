@@ -37,14 +37,6 @@ const REMOTES: [(&str, &str); 5] = [
     ("URL", "first"),
 ];
 
-/// Commits made by this agent at any time are the same commits.
-fn steady(world: &World) -> Agent<'_> {
-    world
-        .agent("worker")
-        .with("GIT_AUTHOR_DATE", "1700000100 +0000")
-        .with("GIT_COMMITTER_DATE", "1700000100 +0000")
-}
-
 pub(super) fn version_of_git(world: &World) -> (u32, u32) {
     let answer = world.user().git("version").success();
     let mut numbers = answer.word().trim_start_matches("git version ").split('.');
@@ -103,7 +95,7 @@ impl<'w> Side<'w> {
 
 impl<'w> Stage<'w> {
     pub(super) fn build(world: &'w World) -> Self {
-        let agent = steady(world);
+        let agent = world.agent("worker");
         let author = world.clone_with(world.origin().path(), "author", "");
         // With it, pushes would leave out what it has.
         author.git("remote remove origin").success();

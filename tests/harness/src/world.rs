@@ -174,8 +174,11 @@ fn environment(root: &Path) -> BTreeMap<OsString, OsString> {
         path.push(":");
         path.push(inherited);
     }
-    let variables: [(&str, OsString); 14] = [
+    let variables: [(&str, OsString); 16] = [
         ("COLUMNS", "120".into()),
+        // What is made twice is the same, and at no other time than what it is compared with.
+        ("GIT_AUTHOR_DATE", "1700000100 +0000".into()),
+        ("GIT_COMMITTER_DATE", "1700000100 +0000".into()),
         ("GIT_CONFIG_GLOBAL", home.join(".gitconfig").into()),
         ("GIT_CONFIG_NOSYSTEM", "1".into()),
         ("GIT_TERMINAL_PROMPT", "0".into()),
