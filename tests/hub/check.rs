@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parler_protocol::api::RoomAnswer;
-use parler_protocol::{BundleId, paths};
+use parler_protocol::{BundleId, HandoffPart, paths};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -88,7 +88,16 @@ async fn fill(hub: &RunningProgram) -> (Agent, RoomAnswer) {
     let push = Push::new()
         .branch("main", None, Some(oid('a')))
         .branch("old", None, Some(oid('b')));
-    post(&alice, &room, push.bundle(&small), Some(&small)).await;
+    // Two parts speak of the same blob.
+    let handoff = HandoffPart {
+        next: "look at it".to_owned(),
+        summary: None,
+        to: None,
+        revises: None,
+        work: None,
+        bundle: Some(BundleId::of(&small)),
+    };
+    post(&alice, &room, push.bundle(&small).part(handoff), Some(&small)).await;
     text(&bob, &room, "second").await;
     let push = Push::new()
         .branch("main", Some(oid('a')), Some(oid('c')))
@@ -118,7 +127,7 @@ async fn filled() -> tempfile::TempDir {
     directory
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -133,7 +142,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Changes the database behind the hub's back.
-fn sql(data: &Path, statement: &str) {
+pub(crate) fn sql(data: &Path, statement: &str) {
     let connection = Connection::open(data.join("hub.db")).unwrap();
     connection.pragma_update(None, "foreign_keys", false).unwrap();
     connection

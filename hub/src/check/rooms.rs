@@ -145,6 +145,7 @@ impl<'a> Log<'a> {
             );
         }
         self.ts = self.ts.max(message.ts);
+        let mut last = None;
         for reference in blob_references(&message.parts) {
             let mut at = self.place_of(stored.seq);
             at.blob = Some(reference.id);
@@ -157,8 +158,9 @@ impl<'a> Log<'a> {
                             format!("the blob has {size} bytes, and the message says another number"),
                         );
                     }
-                    // It may have come later: given up, and brought again.
-                    self.brought += i64::from(seq == stored.seq);
+                    // It may have come later: given up, and brought again. One that several parts speak of came once.
+                    self.brought += i64::from(seq == stored.seq && last != Some(reference.id));
+                    last = Some(reference.id);
                 }
                 Ok(RoomBlobRow::Dropped) => {}
                 Ok(RoomBlobRow::Unknown) => {
