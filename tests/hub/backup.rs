@@ -12,7 +12,7 @@ use parler_protocol::{AgentKey, BundleId, Message, paths};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::check::assert_clean;
+use crate::check::{assert_clean, copy};
 use crate::support::{Agent, Push, RunningProgram, bytes, oid, program, text_message};
 
 /// A blob of this size is kept in a file.
@@ -306,19 +306,6 @@ fn unfinished(directory: &Path) -> Vec<String> {
     let names = fs::read_dir(directory).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with('.')).collect()
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ pub(super) struct BlobCopies {
     /// Whether second names are tried.
     link: bool,
     copied: u64,
-    /// First-level directories that have new names in them.
-    grown: BTreeSet<String>,
+    /// First-level directories with names that may not be on the disk yet: new ones, and those of a backup that was cut off.
+    unsynced: BTreeSet<String>,
 }
 
 impl BlobCopies {
@@ -40,7 +40,7 @@ impl BlobCopies {
             to,
             link: !copy,
             copied: 0,
-            grown: BTreeSet::new(),
+            unsynced: BTreeSet::new(),
         })
     }
 
@@ -80,6 +80,10 @@ impl BlobCopies {
 
     fn copy(&mut self, id: &BundleId, size: u64) -> Result<(), BackupError> {
         let to = path(&self.to, id);
+        let fan_out = fan_out(id);
+        if !self.unsynced.contains(&fan_out) {
+            self.unsynced.insert(fan_out.clone());
+        }
         match fs::symlink_metadata(&to) {
             Ok(there) if there.is_file() && there.len() == size => return Ok(()),
             // Of another length, it never was a whole copy.
@@ -87,7 +91,6 @@ impl BlobCopies {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(at(&to)(error)),
         }
-        let fan_out = fan_out(id);
         make_directory(&self.to.join(&fan_out))?;
         let from = path(&self.from, id);
         let unfinished = self.to.join(UNFINISHED);
@@ -95,7 +98,6 @@ impl BlobCopies {
             copy_bytes(&from, id, size, &unfinished)?;
         }
         fs::rename(&unfinished, &to).map_err(at(&to))?;
-        self.grown.insert(fan_out);
         self.copied += 1;
         Ok(())
     }
@@ -120,7 +122,7 @@ impl BlobCopies {
 
     /// Returns when all names are on the disk.
     pub(super) fn finish(&mut self) -> Result<(), BackupError> {
-        for fan_out in std::mem::take(&mut self.grown) {
+        for fan_out in std::mem::take(&mut self.unsynced) {
             let directory = self.to.join(fan_out);
             sync_directory(&directory).map_err(at(&directory))?;
         }
