@@ -1,5 +1,6 @@
-//! Tells those who wait that a room's log grew, that an agent came into a room, or that its readers did something. A hint and nothing more: it may come
-//! late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and once before.
+//! Tells those who wait that a room's log grew, that an agent came into a room, or that its readers did something. A hint
+//! and nothing more: it may come late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and
+//! once before.
 
 use std::collections::HashMap;
 use std::hash::Hash;

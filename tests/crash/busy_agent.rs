@@ -6,10 +6,9 @@ use std::sync::mpsc::Sender;
 
 use parler_client::{BlobSource, ClientError};
 use parler_harness::RawClient;
-use parler_protocol::{
-    BundleId, BundlePart, BundleRef, BundleRefName, Draft, Head, MessageId, ObjectFormat, Oid, Part, RefName,
-    RefUpdate, RefsPart, RoomName, Seq, TextPart,
-};
+use parler_protocol::{BundleId, Draft, Head, MessageId, Oid, Part, RefName, RoomName, Seq, TextPart};
+
+use super::stage::{bundle_of, move_of};
 
 /// One thing that the hub acknowledged.
 #[derive(Debug)]
@@ -84,22 +83,11 @@ impl BusyAgent {
         )
         .into_bytes()
         .into();
-        let update = RefUpdate {
-            name: self.branch.clone(),
-            old: self.at,
-            new: Some(tip),
-            forced: false,
-            peeled: None,
-        };
-        let refs = RefsPart {
-            updates: vec![update],
-            atomic: false,
-            object_format: ObjectFormat::Sha1,
-            head: None,
-            base_hint: None,
-        };
-        let bundle = self.bundle(&bytes, tip);
-        let acknowledged = self.send(vec![refs.into(), bundle.into()], Some(&bytes));
+        let parts = vec![
+            move_of(self.branch.clone(), self.at, tip),
+            bundle_of(self.branch.clone(), tip, &bytes),
+        ];
+        let acknowledged = self.send(parts, Some(&bytes));
         self.at = Some(tip);
         acknowledged
     }
@@ -107,28 +95,6 @@ impl BusyAgent {
     /// An object id that no other push has.
     fn oid_of_push(&self) -> Oid {
         format!("{:020x}{:020x}", self.number, self.posted).parse().unwrap()
-    }
-
-    fn bundle(&self, bytes: &[u8], tip: Oid) -> BundlePart {
-        BundlePart {
-            blob: BundleId::of(bytes),
-            vcs: "git".into(),
-            size: bytes.len() as u64,
-            media_type: None,
-            tip: Some(tip.to_string()),
-            base: None,
-            summary: None,
-            refs: vec![BundleRef {
-                name: BundleRefName::Ref(self.branch.clone()),
-                oid: tip,
-            }],
-            prerequisites: Vec::new(),
-            object_format: Some(ObjectFormat::Sha1),
-            commits: Some(1),
-            objects: None,
-            needs: Vec::new(),
-            base_hint: None,
-        }
     }
 
     /// Posts a message until it is known what became of it.

@@ -12,8 +12,8 @@ use parler_harness::{HubProcess, PlainHttp, RawClient, World, audit_acknowledged
 use parler_protocol::api::CreateInvite;
 use parler_protocol::limits::INLINE_BLOB_BYTES;
 use parler_protocol::{
-    AgentKey, AgentName, Draft, Head, HubId, ObjectFormat, Oid, Part, RefName, RefUpdate, RefsPart, RoomName,
-    SignContext, Signed, Target, paths, sign,
+    AgentKey, AgentName, BundleId, BundlePart, BundleRef, BundleRefName, Draft, Head, HubId, ObjectFormat, Oid, Part,
+    RefName, RefUpdate, RefsPart, RoomName, SignContext, Signed, Target, paths, sign,
 };
 
 use super::worker::Work;
@@ -159,6 +159,30 @@ pub(crate) fn move_of(name: RefName, old: Option<Oid>, new: Oid) -> Part {
         atomic: false,
         object_format: ObjectFormat::Sha1,
         head: None,
+        base_hint: None,
+    }
+    .into()
+}
+
+/// A bundle of one commit on this branch.
+pub(crate) fn bundle_of(branch: RefName, tip: Oid, bytes: &[u8]) -> Part {
+    BundlePart {
+        blob: BundleId::of(bytes),
+        vcs: "git".into(),
+        size: bytes.len() as u64,
+        media_type: None,
+        tip: Some(tip.to_string()),
+        base: None,
+        summary: None,
+        refs: vec![BundleRef {
+            name: BundleRefName::Ref(branch),
+            oid: tip,
+        }],
+        prerequisites: Vec::new(),
+        object_format: Some(ObjectFormat::Sha1),
+        commits: Some(1),
+        objects: None,
+        needs: Vec::new(),
         base_hint: None,
     }
     .into()

@@ -3,14 +3,11 @@
 
 use parler_harness::{Acknowledged, PlainAnswer, PlainHttp};
 use parler_protocol::api::{Posted, RefList};
-use parler_protocol::{
-    BundleId, BundlePart, BundleRef, BundleRefName, Head, MessageId, ObjectFormat, Oid, Part, RefName, Signed,
-    TextPart, paths,
-};
+use parler_protocol::{BundleId, Head, MessageId, Oid, Part, RefName, Signed, TextPart, paths};
 use serde_json::json;
 
 use super::load::{Lives, Progress};
-use super::stage::{Seat, Stage, move_of};
+use super::stage::{Seat, Stage, bundle_of, move_of};
 
 /// A blob over the hub's limit for the database, bytes.
 const FILE_BYTES: usize = 100_000;
@@ -144,7 +141,7 @@ impl<'a> Worker<'a> {
         let bytes = self.bundle_bytes(tip, size);
         let parts = vec![
             move_of(self.work.branch.clone(), self.work.at, tip),
-            self.bundle(&bytes, tip),
+            bundle_of(self.work.branch.clone(), tip, &bytes),
         ];
         self.post(parts, Some((&bytes, travels)))
             .expect("nobody else moves this branch");
@@ -202,29 +199,6 @@ impl<'a> Worker<'a> {
         let mut bytes = format!("# v2 git bundle\n{tip} {}\n\nPACK", self.work.branch).into_bytes();
         bytes.resize(size, b'x');
         bytes
-    }
-
-    fn bundle(&self, bytes: &[u8], tip: Oid) -> Part {
-        BundlePart {
-            blob: BundleId::of(bytes),
-            vcs: "git".into(),
-            size: bytes.len() as u64,
-            media_type: None,
-            tip: Some(tip.to_string()),
-            base: None,
-            summary: None,
-            refs: vec![BundleRef {
-                name: BundleRefName::Ref(self.work.branch.clone()),
-                oid: tip,
-            }],
-            prerequisites: Vec::new(),
-            object_format: Some(ObjectFormat::Sha1),
-            commits: Some(1),
-            objects: None,
-            needs: Vec::new(),
-            base_hint: None,
-        }
-        .into()
     }
 
     /// Posts a message until it is known what became of it. None: it lost a race.
