@@ -220,25 +220,25 @@ async fn scan(
 ) -> Result<Option<(std::collections::HashSet<BundleId>, Seq, Seq)>, PruneError> {
     let (mut scan, mut old_up_to, mut after) = (Scan::default(), Seq::ZERO, Seq::ZERO);
     loop {
-        let page = store.log_slice(room, after).await?;
-        if page.messages.is_empty() {
-            return Ok(scan.needed().map(|needed| (needed, old_up_to, page.head.seq)));
+        let slice = store.log_slice(room, after).await?;
+        if slice.messages.is_empty() {
+            return Ok(scan.needed().map(|needed| (needed, old_up_to, slice.head)));
         }
-        let first = after.get() + 1;
-        for (seq, stored) in (first..).map(Seq::new).zip(&page.messages) {
-            match (Message::parse(stored), age(stored)) {
-                (Ok(message), _) => {
-                    let is_old = message.ts < before;
-                    if is_old {
-                        // Times never go back along a log.
-                        old_up_to = seq;
-                    }
-                    scan.take(&message, is_old);
+        for message in &slice.messages {
+            after = after.next();
+            let not_after = match (message.dropped_at, Message::parse(&message.stored)) {
+                // Its own time is gone, and was before this one.
+                (Some(dropped_at), _) => dropped_at,
+                (None, Ok(message)) => {
+                    scan.take(&message, message.ts < before);
+                    message.ts
                 }
-                (Err(_), Age::Dropped) => {}
-                (Err(_), _) => return Ok(None),
+                (None, Err(_)) => return Ok(None),
+            };
+            if not_after < before {
+                // Times never go back along a log.
+                old_up_to = after;
             }
         }
-        after = page.cursor;
     }
 }

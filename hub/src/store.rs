@@ -208,6 +208,24 @@ pub struct LogPage {
     pub last_note: Option<Seq>,
 }
 
+/// Part of a log, as upkeep sees it.
+#[derive(Debug, Clone)]
+pub struct LogSlice {
+    /// Messages in order.
+    pub messages: Vec<SlicedMessage>,
+    /// The number of the log's last message in the same snapshot.
+    pub head: Seq,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct SlicedMessage {
+    /// As stored: the message, or what stands in its place.
+    pub stored: Bytes,
+    /// When its content was given up, milliseconds since 1970.
+    pub dropped_at: Option<i64>,
+}
+
 /// A room's messages that carry refs or bundles.
 #[derive(Debug, Clone)]
 pub struct PushLog {
@@ -502,7 +520,7 @@ pub trait Store: Send + Sync + 'static {
     async fn all_rooms(&self) -> Result<Vec<RoomName>, StoreError>;
 
     /// Some messages after `after`; none: the log ends there.
-    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogPage, StoreError>;
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogSlice, StoreError>;
 
     /// Blobs that came with messages up to `up_to`, after this one, each with its length in bytes: the first of them.
     async fn held_blobs(

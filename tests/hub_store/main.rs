@@ -12,6 +12,7 @@ mod io_error;
 mod log;
 mod members;
 mod refs;
+mod retention;
 mod staged_blobs;
 mod support;
 mod tokens;

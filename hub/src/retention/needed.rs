@@ -145,7 +145,9 @@ impl Bundle {
 
 #[cfg(test)]
 mod tests {
-    use parler_protocol::{AgentKey, BundleRef, FilePart, HandoffPart, MessageId, ObjectFormat, RefUpdate, RefsPart};
+    use parler_protocol::{
+        AgentKey, BundleRef, FilePart, HandoffPart, MessageId, ObjectFormat, RefUpdate, RefsPart, TaskPart, TaskStatus,
+    };
 
     use super::*;
 
@@ -266,6 +268,18 @@ mod tests {
         let mut handed_over = log();
         handed_over.push(vec![handoff.into()]);
         assert_eq!(needed(handed_over, &names, false).unwrap(), ["a", "b", "c", "dead"]);
+        // What became of a task.
+        let task = TaskPart {
+            status: TaskStatus::Done,
+            task: None,
+            note: None,
+            result: Some(id("dead")),
+            tokens: None,
+            elapsed_ms: None,
+        };
+        let mut done = log();
+        done.push(vec![task.into()]);
+        assert_eq!(needed(done, &names, false).unwrap(), ["a", "b", "c", "dead"]);
         // A branch that comes back to an old commit.
         let mut back = log();
         back.push(vec![moves("main", Some('3'), Some('1'))]);
@@ -366,6 +380,10 @@ mod tests {
             ["b", "fake"],
             "by the word of who moved it there"
         );
+        // Nor where the stranger moves a ref there as well: the first who did counts.
+        let mut moved = log(2);
+        moved.insert(3, (2, vec![moves("mine", None, Some('7'))]));
+        assert_eq!(needed_by(moved, &names, false), None);
         let mut upon = log(2);
         upon.remove(1);
         upon.push((
@@ -376,5 +394,38 @@ mod tests {
             ],
         ));
         assert_eq!(needed_by(upon, &names, false), None);
+    }
+
+    #[test]
+    fn who_moves_a_tag_moves_it_to_its_commit_too() {
+        let mut tag = RefUpdate {
+            name: "refs/tags/v1".parse().unwrap(),
+            old: None,
+            new: Some(oid('7')),
+            forced: false,
+            peeled: Some(oid('1')),
+        };
+        let log = |update: &RefUpdate| {
+            let tagged = RefsPart {
+                updates: vec![update.clone()],
+                atomic: false,
+                object_format: ObjectFormat::Sha1,
+                head: None,
+                base_hint: None,
+            };
+            vec![
+                vec![
+                    bundle("a", '1', &[], &[]).into(),
+                    bundle("tag", '7', &[], &[]).into(),
+                    tagged.into(),
+                ],
+                // Upon the commit that the tag names, to which no ref was moved by itself.
+                vec![bundle("b", '2', &['1'], &[]).into(), moves("main", None, Some('2'))],
+            ]
+        };
+        let names = ["a", "b", "tag"];
+        assert_eq!(needed(log(&tag), &names, false).unwrap(), names);
+        tag.peeled = None;
+        assert_eq!(needed(log(&tag), &names, false), None);
     }
 }

@@ -49,9 +49,9 @@ pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, St
 pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
-    Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DroppedBlobs, DroppedMessages, LogPage, Need,
-    NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store, StoreError, TokenHash,
-    TokenHolder,
+    Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DroppedBlobs, DroppedMessages, LogPage, LogSlice,
+    Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store, StoreError,
+    TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -365,7 +365,7 @@ impl Store for SqliteStore {
         self.readers.run(retention::all_rooms).await
     }
 
-    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogPage, StoreError> {
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogSlice, StoreError> {
         let room = room.clone();
         self.readers
             .run(move |connection| retention::log_slice(connection, &room, after))
@@ -396,7 +396,7 @@ impl Store for SqliteStore {
         let look = move |connection: &rusqlite::Connection| {
             retention::drop_messages(connection, &room, before, now, from, dry_run)
         };
-        // Most of the time there is nothing to do: the writer need not be asked for that.
+        // What is only counted needs no writer.
         if dry_run {
             return self.readers.run(look).await;
         }

@@ -6,12 +6,12 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failure::Failure;
 use super::{column, parsed, rooms, seq_of};
-use crate::message_parts::{blob_references, carries_git};
+use crate::message_parts::blob_references;
 use crate::retention::{Age, age};
-use crate::store::{BlobDrop, DroppedBlobs, DroppedMessages, LogPage, StoreError};
+use crate::store::{BlobDrop, DroppedBlobs, DroppedMessages, LogSlice, SlicedMessage, StoreError};
 
 /// Messages looked at in one transaction.
-const MESSAGES_AT_ONCE: usize = 256;
+const MESSAGES_AT_ONCE: i64 = 256;
 /// And about so many bytes of them.
 const BYTES_AT_ONCE: usize = 1 << 20; // 1 MiB
 /// Messages read at once, when nothing is written.
@@ -35,26 +35,25 @@ pub(super) fn all_rooms(connection: &Connection) -> Result<Vec<RoomName>, Failur
 }
 
 /// Messages after `after`, for nobody but the hub itself.
-pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) -> Result<LogPage, Failure> {
+pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) -> Result<LogSlice, Failure> {
     let (room, _) = rooms::find(connection, room, None)?.ok_or(StoreError::NotFound)?;
-    let (mut cursor, mut bytes, mut messages) = (after, 0, Vec::new());
+    let (mut bytes, mut messages) = (0, Vec::new());
     let mut select = connection
-        .prepare_cached("SELECT seq, body FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
+        .prepare_cached("SELECT body, dropped_at FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
     let mut rows = select.query((room.row, column(after), SLICE_MESSAGES))?;
     while bytes < SLICE_BYTES
         && let Some(row) = rows.next()?
     {
-        cursor = seq_of(row.get(0)?);
-        let body: Vec<u8> = row.get(1)?;
+        let body: Vec<u8> = row.get(0)?;
         bytes += body.len();
-        messages.push(body.into());
+        messages.push(SlicedMessage {
+            stored: body.into(),
+            dropped_at: row.get(1)?,
+        });
     }
-    Ok(LogPage {
-        room: room.name,
+    Ok(LogSlice {
         messages,
-        cursor,
-        head: room.end.head(),
-        last_note: None,
+        head: room.end.seq,
     })
 }
 
@@ -94,25 +93,16 @@ pub(super) fn drop_messages(
     let mut at = from.map_or(swept, column);
     let mut dropped = DroppedMessages::default();
     let (mut looked_at, mut bytes, mut is_over) = (0, 0, false);
+    let mut notes = Vec::new();
     {
         let mut select = connection.prepare_cached(
             "SELECT message, seq, body FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
         )?;
-        let mut update =
-            connection.prepare_cached("UPDATE messages SET body = ?2, dropped_at = ?3 WHERE message = ?1")?;
-        let found: Vec<(i64, i64, Vec<u8>)> = {
-            let mut rows = select.query((room.row, at, MESSAGES_AT_ONCE as i64))?;
-            let mut found = Vec::new();
-            while bytes < BYTES_AT_ONCE
-                && let Some(row) = rows.next()?
-            {
-                let body: Vec<u8> = row.get(2)?;
-                bytes += body.len();
-                found.push((row.get(0)?, row.get(1)?, body));
-            }
-            found
-        };
-        for (message, seq, body) in found {
+        let mut rows = select.query((room.row, at, MESSAGES_AT_ONCE))?;
+        while bytes < BYTES_AT_ONCE
+            && let Some(row) = rows.next()?
+        {
+            let (message, seq, body): (i64, i64, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
             match age(&body) {
                 Age::Droppable(ts) | Age::Kept(Some(ts)) if ts >= before => {
                     // Times never go back along a log: all that follow are young as well.
@@ -122,15 +112,20 @@ pub(super) fn drop_messages(
                 Age::Droppable(_) => {
                     dropped.messages += 1;
                     dropped.bytes += body.len() as u64;
-                    if !dry_run {
-                        let note = DroppedMessage::in_place_of(seq_of(seq), &room.name, &body).to_bytes();
-                        update.execute((message, note, now))?;
-                    }
+                    notes.push((message, DroppedMessage::in_place_of(seq_of(seq), &room.name, &body)));
                 }
                 Age::Kept(_) | Age::Dropped => {}
             }
+            bytes += body.len();
             at = seq;
             looked_at += 1;
+        }
+    }
+    if !dry_run {
+        let mut update =
+            connection.prepare_cached("UPDATE messages SET body = ?2, dropped_at = ?3 WHERE message = ?1")?;
+        for (message, note) in notes {
+            update.execute((message, note.to_bytes(), now))?;
         }
     }
     if !dry_run && at > swept {
@@ -158,7 +153,7 @@ pub(super) fn drop_blobs(connection: &Connection, drop: &BlobDrop) -> Result<Opt
             let Ok(message) = Message::parse(&body) else {
                 return Ok(None);
             };
-            if since > MOST_SINCE || is_push || carries_git(&message.parts) {
+            if since > MOST_SINCE || is_push {
                 return Ok(None);
             }
             spoken_of.extend(
