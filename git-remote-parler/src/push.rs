@@ -4,7 +4,9 @@
 
 use parler_client::{Client, ClientError};
 use parler_protocol::api::Posted;
-use parler_protocol::{BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName};
+use parler_protocol::{
+    BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName, Work,
+};
 
 use crate::base::BasePolicy;
 use crate::fetch::Notice;
@@ -14,6 +16,7 @@ use crate::pins::Pin;
 use crate::repository::{Repository, RepositoryError};
 use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
+use crate::room_state::RoomState;
 
 mod decision;
 mod deepen;
@@ -73,6 +76,19 @@ pub struct LooseTip {
 
 /// Makes the parts that ride along, once the id of the bundle is known. Asked again when the message is signed again.
 pub type ExtraParts<'a> = &'a dyn Fn(Option<BundleId>) -> Vec<Part>;
+
+/// What a bundle that the room has brings over its base, as far as this repository can say. Whether the work tree has
+/// other changes is said only where the bundle's commit is checked out: they are no part of it otherwise.
+pub fn work_of_bundle(repository: &Repository, state: &RoomState, id: &BundleId) -> Option<Work> {
+    let work = work::of_bundle(repository, state, id)?;
+    let head = repository.resolve("HEAD").ok().map(|head| head.oid);
+    let bundle = state.bundle(id)?;
+    let is_checked_out = bundle.refs().first().map(|tip| tip.oid) == head;
+    Some(Work {
+        dirty: work.dirty.filter(|_| is_checked_out),
+        ..work
+    })
+}
 
 /// What is to be pushed.
 #[derive(Clone, Default)]

@@ -331,6 +331,9 @@ pub(crate) struct Push {
     pub(crate) next: Option<String>,
     #[command(flatten)]
     pub(crate) instruction: Instruction,
+    /// Posted again under this key, the same is answered as the first time; for 7 days
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
     /// Branches, tags, or SRC:DST; + in front forces [default: the current branch]
     #[arg(value_name = "REF")]
     pub(crate) refs: Vec<String>,

@@ -293,6 +293,12 @@ impl Context {
                 posted.seq, posted.room
             ));
         }
+        if flushed.held > 0 {
+            let what = text::count(flushed.held as u64, "message");
+            notices.push(format!(
+                "{what} of yours wait for the hub that was here before: another one answers now; git parler outbox"
+            ));
+        }
         for (number, _, error) in &flushed.refused {
             notices.push(format!(
                 "the hub refused what waited as {number}: {}; git parler outbox",
@@ -316,9 +322,7 @@ impl Context {
 
     /// What waits for a hub. None: a token keeps nothing.
     fn outbox_of(&self, hub: &HubChoice, agent: &Identity) -> Option<Outbox> {
-        self.token
-            .is_none()
-            .then(|| Outbox::of(&self.home, hub, &agent.key.id()))
+        self.token.is_none().then(|| Outbox::of(&self.home, hub, agent))
     }
 
     /// What waits for the hub that is meant. None: a token keeps nothing.

@@ -291,7 +291,7 @@ fn agent(context: &Context) -> (Check, Option<Identity>) {
 fn outbox(context: &Context, identity: Option<&Identity>) -> Option<Check> {
     const NAME: &str = "outbox";
     let agent = identity.filter(|_| context.token().is_none())?;
-    let outbox = Outbox::of(&context.home, &context.hub().ok()?, &agent.key.id());
+    let outbox = Outbox::of(&context.home, &context.hub().ok()?, agent);
     let waiting = match outbox.waiting() {
         Ok(waiting) => waiting,
         Err(error) => return Some(Check::failed(NAME, &error)),

@@ -7,9 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parler_client::Client;
+use parler_client::{Client, Identity, SessionCache};
 use parler_protocol::api::Posted;
-use parler_protocol::{AgentId, BundleId, Draft, MessageId, Part, RoomName};
+use parler_protocol::{BundleId, Draft, HubId, MessageId, Part, RoomName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,6 +20,7 @@ use crate::home::{Home, create_private, create_private_dir, read_private, write_
 use crate::hubs::HubChoice;
 use crate::posting::{Place, post_draft};
 use crate::room_labels;
+use crate::sessions::SessionFile;
 
 /// Largest draft that is kept.
 const MAX_DRAFT_BYTES: usize = 900 << 10; // 900 KiB: as the message is at most, with room for what belongs to a file
@@ -42,6 +43,9 @@ pub(crate) struct Queued {
     mentions: Vec<String>,
     reply_to: Option<MessageId>,
     key: Option<String>,
+    /// The hub that it is for, where that was known: whichever hub is at the address by now.
+    #[serde(default)]
+    pub(crate) hub: Option<HubId>,
     /// Since when it waits, milliseconds since 1970.
     pub(crate) at: i64,
     /// Why the hub refused it, once it has: it is not sent again until somebody says so.
@@ -58,6 +62,7 @@ impl Queued {
             mentions: draft.mentions.clone(),
             reply_to: draft.reply_to,
             key: key.map(str::to_owned),
+            hub: None,
             at: jiff::Timestamp::now().as_millisecond(),
             refused: None,
         }
@@ -94,21 +99,37 @@ pub(crate) struct Flushed {
     pub(crate) sent: Vec<(MessageId, Posted)>,
     /// Refused for good.
     pub(crate) refused: Vec<(u64, MessageId, Error)>,
+    /// How many wait for another hub than the one that answers.
+    pub(crate) held: usize,
 }
 
 /// The drafts of one agent for one hub.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     directory: PathBuf,
+    /// Tells which hub was at the address when this agent last spoke to it.
+    session: SessionFile,
 }
 
 impl Outbox {
-    pub(crate) fn of(home: &Home, hub: &HubChoice, agent: &AgentId) -> Self {
-        // By what the hub is called: its id is not known while it cannot be reached.
-        let name = BundleId::of(format!("{}\0{agent}", hub.to_config()).as_bytes());
+    pub(crate) fn of(home: &Home, hub: &HubChoice, agent: &Identity) -> Self {
+        // By what the hub is called: its id may not be known while it cannot be reached. Each draft has that of its own.
+        let place = hub.to_config();
+        let name = BundleId::of(format!("{place}\0{}", agent.key.id()).as_bytes());
         Self {
             directory: home.outbox_dir().join(name.short()),
+            session: SessionFile::of(home, &place, agent, None),
         }
+    }
+
+    /// The hub that was there when this agent last spoke to it.
+    fn hub(&self) -> Option<HubId> {
+        self.session.load().map(|session| session.hub)
+    }
+
+    /// Whether a draft is for another hub than the one that was there last.
+    pub(crate) fn is_for_another_hub(&self, queued: &Queued) -> bool {
+        queued.hub.is_some() && self.hub().is_some_and(|hub| queued.hub != Some(hub))
     }
 
     /// How many drafts wait, without reading them. Costs one look at a directory that is not there where none ever did.
@@ -132,10 +153,14 @@ impl Outbox {
         Ok(waiting)
     }
 
-    /// Keeps a draft. When it returns the draft is on the disk.
+    /// Keeps a draft for the hub that is known at the address. When it returns the draft is on the disk.
     pub(crate) fn add(&self, queued: &Queued) -> Result<u64> {
+        let queued = Queued {
+            hub: queued.hub.or_else(|| self.hub()),
+            ..queued.clone()
+        };
         let bytes =
-            serde_json::to_vec(queued).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
+            serde_json::to_vec(&queued).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
         if bytes.len() > MAX_DRAFT_BYTES {
             return Err(
                 Error::new(ErrorKind::Refused, "the message is too large to wait for its hub")
@@ -165,19 +190,30 @@ impl Outbox {
             return Ok(flushed);
         }
         let _lock = self.lock_sending()?;
+        // Drafts of older programs do not say which hub they are for: the one that was there before anything is asked.
+        let last = self.hub();
         let mut place: Option<Place> = None;
         for waiting in self.waiting()? {
             let queued = &waiting.queued;
             if queued.refused.is_some() {
                 continue;
             }
-            match send(client, &mut place, queued) {
-                Ok(posted) => {
+            let hub = queued.hub.or(last);
+            match send(client, &mut place, queued, hub.as_ref()) {
+                Ok(None) => {
+                    flushed.held += 1;
+                    if queued.hub.is_none() {
+                        let bound = Queued { hub, ..queued.clone() };
+                        self.write(&waiting, &bound)?;
+                    }
+                }
+                Ok(Some(posted)) => {
                     // Where this is lost the message is sent again, and stored once.
                     forget(&waiting.path)?;
                     flushed.sent.push((queued.id, posted));
                 }
-                Err(error) if error.kind == ErrorKind::Unreachable => return Err(error),
+                // A hub that does not let this agent in may be another one.
+                Err(error) if error.kind == ErrorKind::Unreachable || error.is_stranger() => return Err(error),
                 Err(error) => {
                     place = None;
                     self.mark(&waiting, Some(room_labels::joined(error.what()).into_owned()))?;
@@ -232,8 +268,12 @@ impl Outbox {
             refused,
             ..waiting.queued.clone()
         };
+        self.write(waiting, &marked)
+    }
+
+    fn write(&self, waiting: &Waiting, queued: &Queued) -> Result<()> {
         let bytes =
-            serde_json::to_vec(&marked).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
+            serde_json::to_vec(queued).map_err(|error| Error::fatal(format_args!("cannot write JSON: {error}")))?;
         write_private(&waiting.path, &bytes)
     }
 
@@ -298,7 +338,7 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
     context.require_agent()?;
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
-    let outbox = Outbox::of(&context.home, &hub, &agent.identity.key.id());
+    let outbox = Outbox::of(&context.home, &hub, &agent.identity);
     outbox.add(&Queued::new(room, draft, key))?;
     let sending = || -> Result<Posted> {
         let client = context.client_that_sends_nothing(&hub, agent.identity.clone())?;
@@ -311,8 +351,13 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
         match (own, refused) {
             (Some(posted), _) => Ok(posted),
             (None, Some(error)) => Err(error),
-            // Another command sent it meanwhile: the hub answers as it did then.
-            (None, None) => post_draft(&client, &Place::ask(&client, room)?, draft, key, None),
+            // Another command sent it meanwhile, and the hub answers as it did then; or the hub that was known when it was
+            // kept is not the one that answers, which is the one that is meant now.
+            (None, None) => {
+                let posted = post_draft(&client, &Place::ask(&client, room)?, draft, key, None)?;
+                outbox.forget(&draft.id)?;
+                Ok(posted)
+            }
         }
     };
     match sending() {
@@ -326,19 +371,28 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
     }
 }
 
-/// Sends one draft. `place` is where the last one went.
-fn send(client: &Client, place: &mut Option<Place>, queued: &Queued) -> Result<Posted> {
+/// Sends one draft, if `hub` is the one that answers: else none. `place` is where the last one went.
+fn send(client: &Client, place: &mut Option<Place>, queued: &Queued, hub: Option<&HubId>) -> Result<Option<Posted>> {
     let known = place.take().filter(|place| place.room.key() == queued.room.key());
-    let known = match known {
-        Some(known) => known,
-        None => Place::ask(client, &queued.room)?,
-    };
+    let asked = known.map_or_else(|| Place::ask(client, &queued.room), Ok);
+    // Whoever answered has taken the session for its own. Also where it has no such room.
+    let is_reached = asked
+        .as_ref()
+        .err()
+        .is_none_or(|error| error.kind == ErrorKind::NotFound);
+    if let Some(hub) = hub.filter(|_| is_reached)
+        && client.hub_id()? != *hub
+    {
+        *place = asked.ok();
+        return Ok(None);
+    }
+    let known = asked?;
     let posted = post_draft(client, &known, &queued.draft(), queued.key.as_deref(), None)?;
     *place = Some(Place {
         room: known.room,
         head: posted.head,
     });
-    Ok(posted)
+    Ok(Some(posted))
 }
 
 fn forget(path: &Path) -> Result<()> {
@@ -363,12 +417,20 @@ mod tests {
         Queued::new(&"build".parse().unwrap(), &draft, None)
     }
 
+    fn outbox(directory: PathBuf) -> Outbox {
+        let environment = crate::environment::Environment::for_test(&[("PARLER_HOME", "/nonexistent")]);
+        let agent = crate::log_entry::tests::identity(1, "alice", None);
+        let home = Home::of(&environment).unwrap();
+        Outbox {
+            directory,
+            ..Outbox::of(&home, &HubChoice::Local, &agent)
+        }
+    }
+
     #[test]
     fn drafts_wait_in_their_order_and_privately() {
         let directory = tempfile::tempdir().unwrap();
-        let outbox = Outbox {
-            directory: directory.path().join("a/b"),
-        };
+        let outbox = outbox(directory.path().join("a/b"));
         assert_eq!(outbox.count(), 0);
         assert!(!outbox.drop(1).unwrap());
         let drafts: Vec<_> = (0..12).map(|number| queued(&number.to_string())).collect();
@@ -397,9 +459,7 @@ mod tests {
     #[test]
     fn a_draft_is_forgotten_by_its_id_and_no_other_is() {
         let directory = tempfile::tempdir().unwrap();
-        let outbox = Outbox {
-            directory: directory.path().to_owned(),
-        };
+        let outbox = outbox(directory.path().to_owned());
         let (gone, other) = (queued("refused"), queued("of another command"));
         let number = outbox.add(&gone).unwrap();
         assert!(outbox.drop(number).unwrap());
@@ -413,9 +473,7 @@ mod tests {
     #[test]
     fn those_who_add_at_once_take_numbers_of_their_own() {
         let directory = tempfile::tempdir().unwrap();
-        let outbox = Outbox {
-            directory: directory.path().to_owned(),
-        };
+        let outbox = outbox(directory.path().to_owned());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let outbox = outbox.clone();

@@ -9,7 +9,7 @@ use parler_protocol::{AgentName, BundleId, HubId};
 use crate::home::{Home, create_private_dir, read_private, write_private};
 
 /// Where one agent's session with one hub is kept.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SessionFile {
     path: PathBuf,
     /// The hub, where it is known beforehand: a session of another hub at the same place is none.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use parler_harness::{Agent, Repository, World};
+use parler_harness::{Agent, Cut, CuttingProxy, Repository, World};
 use serde_json::Value;
 
 use super::{hub_server, world};
@@ -552,6 +552,90 @@ fn the_ladder_shows_no_step_that_was_not_taken() {
             .ends_with("messages are numbered from 1; git parler status"),
         "{zero:?}"
     );
+}
+
+/// Whoever hands over what was posted before tells as much of it as whoever posted it.
+#[test]
+fn a_handoff_about_a_bundle_that_is_there_counts_what_it_brings() {
+    let world = world();
+    let desk = Desk::new(&world);
+    desk.alices.commit("a.txt", "one\n");
+    desk.alices.commit("b.txt", "two\n");
+    let posted = desk
+        .alice
+        .parler("push --room try --json --next first --note x feature")
+        .success()
+        .json();
+    let id = posted["bundleId"].as_str().unwrap();
+    let hand_over = |agent: &Agent<'_>| {
+        let posted = agent.parler(["handoff", "--next", "look", "--bundle", &id[..12], "--json"]);
+        let number = posted.success().json()["seq"].to_string();
+        status(agent, &number)["work"].clone()
+    };
+    let work = hand_over(&desk.alice);
+    assert_eq!(
+        (&work["commits"], &work["files"], &work["insertions"], &work["base"]),
+        (&2.into(), &2.into(), &2.into(), &"origin/main".into()),
+        "{work:#}"
+    );
+    assert_eq!(work["dirty"], false);
+    // Bob has another commit checked out, and something that is not committed: that is no part of it.
+    desk.bob.parler("recv").success();
+    desk.bobs.write("c.txt", "three\n");
+    let bobs = hand_over(&desk.bob);
+    assert_eq!((&bobs["insertions"], bobs.get("dirty")), (&2.into(), None), "{bobs:#}");
+    // Who has no repository repeats what its author's program counted.
+    let carol = world.agent("carol").with("PARLER_ROOM", "try");
+    let carols = hand_over(&carol);
+    assert_eq!(
+        (&carols["commits"], &carols["insertions"], carols.get("dirty")),
+        (&2.into(), &2.into(), None),
+        "{carols:#}"
+    );
+}
+
+/// The answer is lost, and the command is run again.
+#[test]
+fn a_push_with_a_handoff_under_a_key_is_posted_once() {
+    let world = world();
+    let proxy = CuttingProxy::listen();
+    let _hub = hub_server::start_behind(&world, &proxy);
+    let work = world.clone_of(&world.origin(), "work");
+    let alice = world
+        .agent("alice")
+        .with("PARLER_HUB", proxy.url())
+        .with("PARLER_ROOM", "try")
+        .at(&work);
+    alice.parler("invite --group try").success();
+    work.commit("a.txt", "one\n");
+    let push = |next: &str, key: &str| {
+        alice.parler([
+            "push",
+            "--json",
+            "--next",
+            next,
+            "--for",
+            "bob",
+            "--idempotency-key",
+            key,
+        ])
+    };
+    const LOST: Cut = Cut::AnswerTo("POST /v1/rooms/try/messages");
+    proxy.cut([LOST; 40]);
+    push("look", "first").code(5);
+    proxy.cut([]);
+    let again = push("look", "first").success().json();
+    assert_eq!(
+        (&again["seq"], &again["refs"][0]["status"]),
+        (&1.into(), &"up_to_date".into())
+    );
+    assert_eq!(push("look", "first").success().json()["id"], again["id"]);
+    // Something else under that key is something else, and the same under another is said again.
+    push("look again", "first").code(6);
+    assert_eq!(push("look", "second").success().json()["seq"], 2);
+    assert_eq!(push("look", "second").success().json()["seq"], 2);
+    let log = alice.parler("log --json").success().json_lines();
+    assert_eq!(log.len(), 2, "{log:#?}");
 }
 
 /// The page's commands, as a reader would type them. Only the id that the reader would copy is found by a program.

@@ -188,6 +188,53 @@ fn a_draft_that_was_stored_before_is_not_stored_again() {
     assert!(!file.exists());
 }
 
+/// What was said to one hub is not told to another, whichever of them answers at an address.
+#[test]
+fn another_hub_at_the_address_is_told_nothing_of_what_waits() {
+    let world = world();
+    let proxy = CuttingProxy::listen();
+    let mut hub = hub_server::start_behind(&world, &proxy);
+    let alice = world.agent("alice").with("PARLER_HUB", proxy.url());
+    alice.parler("invite --group talk").success();
+    hub.kill();
+    queue(&alice, "one");
+    queue(&alice, "two");
+    // The second as an older program kept it, which did not say for which hub.
+    let directory = world.parler_home().join("state/outbox");
+    let directory = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
+    let file = directory.join("00000002.json");
+    let mut draft: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert!(draft.as_object_mut().unwrap().remove("hub").unwrap().is_string());
+    fs::write(&file, draft.to_string()).unwrap();
+
+    let elsewhere = super::world();
+    let other = hub_server::start_behind(&elsewhere, &proxy);
+    alice
+        .parler("rooms")
+        .success()
+        .warns("2 messages of yours wait for the hub that was here before: another one answers now; git parler outbox");
+    // Also in a room of that name.
+    alice.parler("invite --group talk").success();
+    alice.parler("outbox send").code(1).warns("not all of it was sent");
+    alice
+        .parler("send --room talk --queue here")
+        .success()
+        .says("sent as message 1 of 'talk'");
+    assert_eq!(said(&alice), ["here"]);
+    let list = alice.parler("outbox").success();
+    list.says("│ one").says("│ two").says("it is for hub ");
+    let waiting = alice.parler("outbox --json").success().json();
+    assert_eq!(waiting["waiting"].as_array().unwrap().len(), 2);
+    assert_eq!(waiting["waiting"][0]["hub"], waiting["waiting"][1]["hub"]);
+
+    drop(other);
+    hub.restart();
+    proxy.lead_to(hub.authority());
+    alice.parler("rooms").success().warns("sent what waited, as message 2");
+    assert_eq!(said(&alice), ["one", "two"]);
+    alice.parler("outbox").success().warns("nothing waits");
+}
+
 /// Killed while it waits for the hub: what was queued is on the disk before anything is asked.
 #[test]
 fn a_process_that_dies_on_the_way_loses_nothing() {

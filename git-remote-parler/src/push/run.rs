@@ -376,32 +376,18 @@ impl Push<'_, '_> {
         if !parts.iter().any(|part| matches!(part, Part::Handoff(_))) {
             return None;
         }
-        let known = || {
-            self.state()
-                .bundle(self.report.bundle_id.as_ref()?)
-                .map(|bundle| &bundle.part)
-        };
-        let (tips, prerequisites, commits, base) = match &plan.bundle {
-            Some(bundle) => {
-                let base = bundle.base.as_ref().map(|base| base.label.clone());
-                let tips: Vec<Oid> = tips.iter().map(|tip| tip.commit).collect();
-                (tips, &bundle.header.prerequisites, bundle.commits, base)
-            }
+        let Some(bundle) = &plan.bundle else {
             // The room has it from before.
-            None => {
-                let part = known()?;
-                let tips: Vec<Oid> = part.refs.iter().map(|tip| tip.oid).collect();
-                (tips, &part.prerequisites, part.commits?, part.base.clone())
-            }
+            return work::of_bundle(self.repository(), self.state(), self.report.bundle_id.as_ref()?);
         };
-        let tip = tips.first().filter(|first| tips.iter().all(|tip| tip == *first))?;
-        // Inside the room the base is where a ref of it was.
-        let base = base.or_else(|| {
-            let mut refs = self.state().refs().iter();
-            let (name, _) = refs.find(|(_, found)| prerequisites.contains(&found.oid))?;
-            Some(name.branch().unwrap_or(name.as_str()).to_owned())
-        });
-        work::count(self.repository(), tip, prerequisites, commits, base)
+        let base = bundle.base.as_ref().map(|base| base.label.clone());
+        let tip = tips.first().map(|first| first.commit)?;
+        if tips.iter().any(|other| other.commit != tip) {
+            return None;
+        }
+        let prerequisites = &bundle.header.prerequisites;
+        let base = base.or_else(|| work::base_in_room(self.state(), prerequisites));
+        work::count(self.repository(), &tip, prerequisites, bundle.commits, base)
     }
 
     fn refuse_all(&mut self, why: &Refusal) {

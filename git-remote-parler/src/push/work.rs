@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use parler_protocol::{Oid, Work};
+use parler_protocol::{BundleId, Oid, Work};
 
 use crate::git::{GitError, Side};
 use crate::repository::{Repository, from_gix, kind_of};
+use crate::room_state::RoomState;
 
 /// How long git may take for each count.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +34,24 @@ pub(super) fn count(
         base,
         dirty: is_dirty(repository),
     })
+}
+
+/// What a bundle of the room brings, as far as this repository has it. None where it cannot say.
+pub(super) fn of_bundle(repository: &Repository, state: &RoomState, id: &BundleId) -> Option<Work> {
+    let part = &state.bundle(id)?.part;
+    let tip = part.refs.first().map(|first| first.oid)?;
+    if part.refs.iter().any(|other| other.oid != tip) {
+        return None;
+    }
+    let base = part.base.clone().or_else(|| base_in_room(state, &part.prerequisites));
+    count(repository, &tip, &part.prerequisites, part.commits?, base)
+}
+
+/// Inside the room the base is where a ref of it was.
+pub(super) fn base_in_room(state: &RoomState, prerequisites: &[Oid]) -> Option<String> {
+    let mut refs = state.refs().iter();
+    let (name, _) = refs.find(|(_, found)| prerequisites.contains(&found.oid))?;
+    Some(name.branch().unwrap_or(name.as_str()).to_owned())
 }
 
 /// The prerequisite that contains the others, where one does: a branch that took in its base again builds on two.

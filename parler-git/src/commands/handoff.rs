@@ -1,10 +1,10 @@
 //! `git parler handoff`: hands over the next action, and with it a bundle of the room, or a branch or commit that is
 //! pushed in the same message.
 
-use git_remote_parler::push::{LooseTip, PushRequest, RoomLookup};
+use git_remote_parler::push::{LooseTip, PushRequest, RoomLookup, work_of_bundle};
 use git_remote_parler::room::Room;
 use parler_client::Client;
-use parler_protocol::{BundleId, BundleRefName, Draft, Part, RoomName};
+use parler_protocol::{BundleId, BundleRefName, Draft, HandoffPart, Part, RoomName, Work};
 use serde_json::json;
 
 use super::send::tell_sending;
@@ -16,6 +16,7 @@ use crate::outbox::post_or_queue;
 use crate::output::Output;
 use crate::posting::{Place, mentions, parse_key, post, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, local_name, parse_change, push, push_policy};
+use crate::room_log::read_message;
 
 /// What a handoff is about.
 pub(super) enum Subject {
@@ -51,7 +52,10 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     };
     let request = match subject {
         Subject::Nothing => return hand_over(&client, &room, &instruction, None, key, output),
-        Subject::Bundle(id) => return hand_over(&client, &room, &instruction, Some(id), key, output),
+        Subject::Bundle(id) => {
+            let work = work_of(context, &client, &room, &id)?;
+            return hand_over(&client, &room, &instruction, Some((id, work)), key, output);
+        }
         Subject::Ref(name) => PushRequest {
             changes: vec![parse_change(context.repository()?, &name)?],
             name_every_tip: true,
@@ -164,17 +168,44 @@ pub(super) fn find_subject(context: &Context, client: &Client, room: &RoomName, 
     }
 }
 
+/// What a bundle of the room brings: as git counts it where this repository has it, else as the handoff says that came
+/// with it.
+fn work_of(context: &Context, client: &Client, room: &RoomName, id: &BundleId) -> Result<Option<Work>> {
+    let read = Room::read(client, room, &context.room_cache())?;
+    let counted = context
+        .repository_if_any()
+        .and_then(|repository| work_of_bundle(repository, &read.state, id));
+    let Some(bundle) = read.state.bundle(id).filter(|_| counted.is_none()) else {
+        return Ok(counted);
+    };
+    let entry = read_message(client, &client.hub_id()?, room, bundle.seq)?;
+    let message = entry.as_ref().and_then(|entry| entry.message());
+    let Some((message, _)) = message.filter(|(_, verdict)| verdict.is_valid()) else {
+        return Ok(None);
+    };
+    let told = message.parts.iter().find_map(|part| match part {
+        Part::Handoff(part) if part.bundle == Some(*id) => part.work.clone(),
+        _ => None,
+    });
+    // That was another work tree, at another time.
+    Ok(told.map(|told| Work { dirty: None, ..told }))
+}
+
 /// Posts the instruction alone, or about a bundle that is there.
 fn hand_over(
     client: &Client,
     room: &RoomName,
     instruction: &Instruction,
-    bundle: Option<BundleId>,
+    about: Option<(BundleId, Option<Work>)>,
     key: Option<&str>,
     output: &mut Output,
 ) -> Result<()> {
     let place = Place::ask(client, room)?;
-    let part = Part::from(instruction.part(bundle));
+    let (bundle, work) = about.unzip();
+    let part = Part::from(HandoffPart {
+        work: work.flatten(),
+        ..instruction.part(bundle)
+    });
     let mentioned = mentions(instruction.to.as_deref());
     let posted = post(client, &place, vec![part], mentioned, key, None)?;
     tell_if_for_nobody(client, &posted.room, instruction.to.as_deref(), output);

@@ -15,7 +15,7 @@ pub(super) fn run(context: &Context, args: &Args, output: &mut Output) -> Result
     context.require_agent()?;
     let hub = context.hub()?;
     let (agent, _) = context.agent()?;
-    let outbox = Outbox::of(&context.home, &hub, &agent.identity.key.id());
+    let outbox = Outbox::of(&context.home, &hub, &agent.identity);
     match &args.what {
         None | Some(OutboxVerb::List) => list(context, &outbox, output),
         Some(OutboxVerb::Drop { number }) => match outbox.drop(*number)? {
@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context, args: &Args, output: &mut Output) -> Result
                 context.notice_flushed(&flushed);
                 output.line(&format!("sent {}", text::count(flushed.sent.len() as u64, "message")))?;
             }
-            match flushed.refused.is_empty() {
+            match flushed.refused.is_empty() && flushed.held == 0 {
                 true => Ok(()),
                 false => Err(Error::new(ErrorKind::Negative, "not all of it was sent")
                     .then("git parler outbox")
@@ -77,6 +77,11 @@ fn list(context: &Context, outbox: &Outbox, output: &mut Output) -> Result<()> {
         );
         output.line(&styled(HEADER, &header))?;
         output.text(&own_parts(&queued.parts(), Extent::Beginning))?;
+        if let Some(hub) = queued.hub.filter(|_| outbox.is_for_another_hub(queued)) {
+            let held = format!("it is for hub {hub}, and another one is here now");
+            output.text(&styled(WARNING, &field("held", &held)))?;
+            output.text(&field("drop", &format!("git parler outbox drop {}", waiting.number)))?;
+        }
         if let Some(refused) = &queued.refused {
             output.text(&styled(WARNING, &field("refused", &text::one_line(refused))))?;
             output.text(&field("drop", &format!("git parler outbox drop {}", waiting.number)))?;
@@ -90,6 +95,6 @@ fn to_json(waiting: &Waiting) -> Value {
     let parts: Vec<_> = queued.parts().iter().map(parler_protocol::Part::to_value).collect();
     json!({
         "number": waiting.number, "room": queued.room, "id": queued.id, "at": queued.at,
-        "parts": parts, "refused": queued.refused,
+        "parts": parts, "hub": queued.hub, "refused": queued.refused,
     })
 }

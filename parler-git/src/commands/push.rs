@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::input::text_of;
 use crate::leases::Leases;
 use crate::output::Output;
-use crate::posting::{mentions, tell_if_for_nobody};
+use crate::posting::{mentions, parse_key, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, current_branch, deletions, parse_change, push, push_policy};
 
 pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
@@ -40,6 +40,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         }
         None => None,
     };
+    let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
     let note = args.note.as_deref().map(|note| text_of("--note", note)).transpose()?;
 
     let hub = context.hub()?;
@@ -72,6 +73,7 @@ pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result
         full: args.full,
         atomic: args.atomic,
         dry_run: args.dry_run,
+        key,
         ..PushRequest::default()
     };
     let headline = |report: &git_remote_parler::push::PushReport| match (&report.posted, &instruction) {

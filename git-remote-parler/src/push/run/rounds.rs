@@ -1,9 +1,13 @@
 //! The rounds in which a push is posted: the hub's answer to each decides what the next one still asks for. Never sends
 //! an update again with another old value.
 
-use parler_client::{Attachment, ClientError};
+use std::collections::BTreeSet;
+
+use parler_client::{Attachment, ClientError, ReadFrom};
+use parler_protocol::api::Posted;
 use parler_protocol::{
-    BundleId, Draft, ErrorCode, HandoffPart, Oid, Part, Problem, RefConflict, RefName, RefUpdate, RefsPart,
+    BundleId, Draft, ErrorCode, HandoffPart, Message, Oid, Part, Problem, RefConflict, RefName, RefUpdate, RefsPart,
+    Seq, verify,
 };
 
 use super::{Push, relation};
@@ -14,6 +18,19 @@ use crate::push::{Force, PushError, RefOutcome, Refusal};
 use crate::repository::LocalHead;
 use crate::room::{Room, RoomError};
 use crate::signing::sign_for_room;
+
+/// What a message says besides what it brings and who signed it. What git counted may be counted otherwise by now.
+fn said(parts: &[Part]) -> Vec<Part> {
+    let said = parts.iter().filter_map(|part| match part {
+        Part::Bundle(_) | Part::Refs(_) | Part::Seen(_) | Part::Sig(_) => None,
+        Part::Handoff(handoff) => Some(Part::Handoff(HandoffPart {
+            work: None,
+            ..handoff.clone()
+        })),
+        part => Some(part.clone()),
+    });
+    said.collect()
+}
 
 impl Push<'_, '_> {
     /// Posts until every ref is decided. What was uploaded serves all rounds.
@@ -71,6 +88,16 @@ impl Push<'_, '_> {
                     let room = self.report.room.clone();
                     return Err(RoomError::Unknown { room }.into());
                 }
+                // A command that is run again finds its refs where its first run moved them, and has another message to post.
+                Err(ClientError::Problem(problem)) if problem.code == ErrorCode::IdempotencyConflict => {
+                    let before = if self.moves.is_empty() {
+                        self.posted_before(&draft)?
+                    } else {
+                        None
+                    };
+                    self.report.posted = Some(before.ok_or(ClientError::Problem(problem))?);
+                    return Ok(());
+                }
                 Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,
                 Err(error) => return Err(error.into()),
             }
@@ -80,6 +107,41 @@ impl Push<'_, '_> {
             }
             is_first = false;
         }
+    }
+
+    /// The message that moved the refs to where they are and said then what this draft says.
+    fn posted_before(&self, draft: &Draft) -> Result<Option<Posted>, PushError> {
+        let (client, state) = (self.pusher.client, self.state());
+        let moved = self.request.changes.iter().filter_map(|change| {
+            let found = state.refs().get(&change.destination)?;
+            Some(found.seq)
+        });
+        let brought = self.report.bundle_id.as_ref().and_then(|id| state.bundle(id));
+        let candidates: BTreeSet<Seq> = moved.chain(brought.map(|bundle| bundle.seq)).collect();
+        for seq in candidates {
+            let from = ReadFrom {
+                after: Some(Seq::new(seq.get().saturating_sub(1))),
+                limit: Some(1),
+                wait: None,
+            };
+            let page = client.messages(state.room(), &from)?;
+            let Some(message) = page.messages.first() else { continue };
+            let Ok(message) = Message::parse(message.get().as_bytes()) else {
+                continue;
+            };
+            let is_own = message.from.id == client.identity().key.id() && verify(&message, state.hub()).is_valid();
+            let says_the_same = said(&message.parts) == said(&draft.parts)
+                && (&message.mentions, message.reply_to) == (&draft.mentions, draft.reply_to);
+            if message.seq == seq && is_own && says_the_same {
+                return Ok(Some(Posted {
+                    id: message.id,
+                    seq,
+                    room: state.room().clone(),
+                    head: page.head,
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether one of the refs that still move is in the bundle.
