@@ -2,6 +2,7 @@
 //! them in one quarantine and pins each. Merges nothing and writes no ref outside `refs/parler/`.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 use parler_client::{Client, ClientError};
 use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
@@ -14,6 +15,8 @@ use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
 use crate::room_state::RoomState;
 
+mod ahead;
+mod downloads;
 mod failure;
 mod run;
 
@@ -24,6 +27,9 @@ use run::Run;
 pub struct FetchPolicy {
     /// Whether a missing base is fetched from the configured remote it is from: `parler.fetchBase`.
     pub fetch_base: bool,
+    /// How many answers with bundles are read side by side, at most: `parler.downloads`. Where nothing is said, one from
+    /// a hub on this machine, whose line is as fast as the disk, and four from others.
+    pub downloads: Option<NonZeroUsize>,
     /// What an import may cost.
     pub limits: ImportLimits,
 }
@@ -32,6 +38,7 @@ impl Default for FetchPolicy {
     fn default() -> Self {
         Self {
             fetch_base: true,
+            downloads: None,
             limits: ImportLimits::default(),
         }
     }

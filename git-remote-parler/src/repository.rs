@@ -270,6 +270,16 @@ pub enum RepositoryError {
         /// Its value.
         value: String,
     },
+    /// A configuration value is not what the key asks for.
+    #[error("{key} is set to {value:?}, which is no number from 1 to {most}")]
+    NotACount {
+        /// The configuration key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// The largest that it takes.
+        most: usize,
+    },
     /// Reading in-process failed.
     #[error("cannot read the repository: {doing}: {source}")]
     Read {

@@ -485,7 +485,9 @@ impl From<RepositoryError> for Error {
             RepositoryError::UnknownRevision { .. } => {
                 Self::new(ErrorKind::NotFound, error).then("git branch -a, git log")
             }
-            RepositoryError::NotACommit { .. } | RepositoryError::NotABoolean { .. } => Self::usage(error),
+            RepositoryError::NotACommit { .. }
+            | RepositoryError::NotABoolean { .. }
+            | RepositoryError::NotACount { .. } => Self::usage(error),
             RepositoryError::Path { .. }
             | RepositoryError::MissingObject { .. }
             | RepositoryError::Read { .. }

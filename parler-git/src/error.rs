@@ -317,7 +317,7 @@ impl From<ClientError> for Error {
             }
             ClientError::Untrusted { .. } => Self::new(ErrorKind::Refused, error),
             ClientError::InDoubt { .. } => Self::new(ErrorKind::Refused, error),
-            ClientError::Source(_) | ClientError::Setup(_) => Self::fatal(error),
+            ClientError::Source(_) | ClientError::Setup(_) | ClientError::ToldToStop => Self::fatal(error),
         }
     }
 }

@@ -23,6 +23,11 @@ pub(crate) const KEYS: &[Meaning] = &[
          the rest from the remotes that are no rooms; otherwise it is refused, with the command.",
     ),
     (
+        "parler.downloads",
+        "How many answers with bundles a fetch reads side by side, 1 to 16. Default: 1 from a hub on this machine, 4 from \
+         others.",
+    ),
+    (
         "parler.fetchBase",
         "Whether commits that a bundle builds on are fetched from the configured remote they are from. Default: true.",
     ),

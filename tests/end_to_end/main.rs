@@ -14,6 +14,7 @@ mod demo;
 mod direct;
 mod dishonest_hub;
 mod doctor;
+mod downloads;
 mod ended_commands;
 mod errors;
 mod fetch_matrix;

@@ -75,3 +75,38 @@ fn a_bundle_larger_than_what_may_be_held_is_pushed_and_fetched() {
     println!("held: {peaks:?} KiB, of a bundle of {} KiB", SIZE >> 10);
     assert!(peaks.iter().all(|peak| *peak < MOST_KIB), "{peaks:?} KiB");
 }
+
+#[test]
+fn several_that_come_side_by_side_are_not_held_either() {
+    const SIZE: usize = 24 << 20; // 24 MiB
+    let world = world();
+    let hub = hub_server::start(&world);
+    let (place, other) = (world.init("place", ""), world.init("other", ""));
+    for repository in [&place, &other] {
+        repository.git("config core.bigFileThreshold 1m").success();
+        repository.git("config core.compression 0").success();
+        repository.git("config pack.compression 0").success();
+    }
+    other.git("config parler.downloads 4").success();
+    let git = noting_git(&world);
+    let alice = world.stranger("alice").on(&hub).at(&place);
+    let code = alice.parler("invite --group big").success().word().to_owned();
+    let bob = world.stranger("bob").on(&hub).with("PARLER_GIT", &git).at(&other);
+    bob.parler(["join", &code]).success();
+    for number in 0..5 {
+        place.write("noise", noise(SIZE, number));
+        place.git("add noise").success();
+        place.git("commit --quiet --message noise").success();
+        alice.git("push --quiet parler::room/big HEAD:refs/heads/big").success();
+    }
+    let _ = fs::remove_file(git.with_extension("log"));
+    let mark = hub.log().mark();
+    bob.git("fetch --quiet parler::room/big big").success();
+    assert_eq!(other.rev("FETCH_HEAD"), place.rev("HEAD"));
+    let answers = hub.log().since(mark);
+    let answers = answers.iter().filter(|answer| answer.contains("/bundles "));
+    assert_eq!(answers.count(), 5);
+    let peaks = [noted(&git), peak_memory_kib(hub.pid())];
+    println!("held: {peaks:?} KiB, of 5 bundles of {} KiB each", SIZE >> 10);
+    assert!(peaks.iter().all(|peak| *peak < MOST_KIB), "{peaks:?} KiB");
+}

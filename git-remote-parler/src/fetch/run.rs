@@ -5,9 +5,9 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use parler_client::ClientError;
-use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
 use parler_protocol::{AgentId, BaseHint, BundleId, Oid, RefName};
 
+use super::downloads::{Downloads, Wanted};
 use super::failure::{Failed, is_about_promises, is_about_the_bundle, lacks_objects, more_telling};
 use super::{FetchError, Fetched, Fetcher, Want};
 use crate::advertisement::header_refs;
@@ -420,36 +420,39 @@ impl<'a> Run<'a> {
 
     fn import(&self, ids: &[BundleId], timing: PinTiming) -> Result<Imported, FetchError> {
         let (state, room) = (self.state(), || self.fetcher.room());
-        let mut import = Import::begin(self.fetcher.repository, self.fetcher.policy.limits)?;
-        let (mut bundles, mut bytes) = (0, 0);
+        let repository = self.fetcher.repository;
+        let mut import = Import::begin(repository, self.fetcher.policy.limits)?;
+        let not_sent = |id: &BundleId| FetchError::NotSent { id: *id, room: room() };
+        let bundles = ids.iter().map(|id| state.bundle(id).ok_or_else(|| not_sent(id)));
+        let bundles = bundles.collect::<Result<Vec<_>, _>>()?;
+        let wanted = |bundle: &&RoomBundle| Wanted {
+            id: *bundle.id(),
+            size: bundle.part.size,
+        };
+        let wanted: Vec<_> = bundles.iter().map(wanted).collect();
+        let (client, at_once) = (self.fetcher.client, self.fetcher.policy.downloads);
+        let mut downloads = Downloads::begin(client, state.room(), &wanted, at_once, repository.parler_dir());
         // One bundle has the meter of the child that takes it in.
-        let mut meter = (ids.len() > 1).then(|| self.fetcher.repository.meter("Fetching bundles", ids.len() as u64));
-        for chunk in ids.chunks(MAX_BUNDLES_PER_REQUEST) {
-            let mut stream = self.fetcher.client.bundles(state.room(), chunk)?;
-            for id in chunk {
-                let not_sent = || FetchError::NotSent { id: *id, room: room() };
-                let bundle = state.bundle(id).ok_or_else(not_sent)?;
-                let as_signed = stream
-                    .next()?
-                    .filter(|reader| reader.id == *id && reader.size == bundle.part.size);
-                let mut reader = as_signed.ok_or_else(not_sent)?;
-                let incoming = Incoming {
-                    id: *id,
-                    size: bundle.part.size,
-                    expected: expected(bundle),
-                    short_pin: state.short(id).is_some(),
-                    reader: &mut reader,
-                };
-                import.add(incoming).map_err(|error| self.naming(error, Some(*id)))?;
-                (bundles, bytes) = (bundles + 1, bytes + bundle.part.size);
-                if let Some(meter) = &mut meter {
-                    meter.moved(bundles, bytes);
-                }
+        let mut meter = (ids.len() > 1).then(|| repository.meter("Fetching bundles", ids.len() as u64));
+        for (number, bundle) in (1..).zip(bundles) {
+            let mut download = downloads.next()?.ok_or_else(|| not_sent(bundle.id()))?;
+            let incoming = Incoming {
+                id: *bundle.id(),
+                size: bundle.part.size,
+                expected: expected(bundle),
+                short_pin: state.short(bundle.id()).is_some(),
+                reader: &mut download,
+            };
+            let added = import.add(incoming);
+            added.map_err(|error| self.naming(error, Some(*bundle.id())))?;
+            if let Some(meter) = &mut meter {
+                meter.moved(number, downloads.arrived());
             }
         }
         if let Some(meter) = &mut meter {
-            meter.done(bytes);
+            meter.done(downloads.arrived());
         }
+        drop(downloads);
         let alone = match ids {
             [alone] => Some(*alone),
             _ => None,

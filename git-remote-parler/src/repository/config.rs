@@ -1,5 +1,7 @@
 //! Git configuration as one list of keys and values, whoever read it. Never written.
 
+use std::num::NonZeroUsize;
+
 use super::{Repository, RepositoryError};
 use crate::git::Side;
 
@@ -61,6 +63,22 @@ impl Repository {
             value: value.unwrap_or_default().to_owned(),
         };
         parse_bool(value).map(Some).ok_or_else(not_a_boolean)
+    }
+
+    /// The value of a key that counts something, from 1 to `most`.
+    pub fn config_count(&self, key: &str, most: usize) -> Result<Option<NonZeroUsize>, RepositoryError> {
+        let Some(value) = self.config_string(key)? else {
+            return Ok(None);
+        };
+        let count = value.trim().parse().ok();
+        match count.filter(|count: &NonZeroUsize| count.get() <= most) {
+            Some(count) => Ok(Some(count)),
+            None => Err(RepositoryError::NotACount {
+                key: key.to_owned(),
+                value,
+                most,
+            }),
+        }
     }
 
     /// The configured remotes, in the order in which they first appear.

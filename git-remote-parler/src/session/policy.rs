@@ -5,6 +5,9 @@ use crate::fetch::FetchPolicy;
 use crate::push::{DeepenPolicy, PushPolicy};
 use crate::repository::{Repository, RepositoryError};
 
+/// The most answers that are read side by side: more of them burden the hub and gain nothing.
+const MOST_DOWNLOADS: usize = 16;
+
 /// How pushes and fetches are to be done.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
@@ -15,8 +18,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen` and `parler.fetchBase`. `is_local`: the hub is this
-    /// user's own, where rooms are made unless the configuration forbids it.
+    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen`, `parler.downloads` and `parler.fetchBase`. `is_local`:
+    /// the hub is this user's own, where rooms are made unless the configuration forbids it.
     ///
     /// # Errors
     /// When a value is not of its kind.
@@ -27,6 +30,7 @@ impl Policy {
         let deepen = repository.config_string("parler.deepen")?.unwrap_or_default();
         let deepen: DeepenPolicy = deepen.parse().unwrap_or_default();
         let fetch_base = repository.config_bool("parler.fetchBase")?.unwrap_or(true);
+        let downloads = repository.config_count("parler.downloads", MOST_DOWNLOADS)?;
         Ok(Self {
             push: PushPolicy {
                 create_room,
@@ -35,6 +39,7 @@ impl Policy {
             },
             fetch: FetchPolicy {
                 fetch_base,
+                downloads,
                 ..FetchPolicy::default()
             },
         })

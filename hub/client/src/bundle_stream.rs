@@ -175,7 +175,7 @@ impl<'a> BundleStream<'a> {
         reason = "each bundle borrows the stream it is read from"
     )]
     pub fn next(&mut self) -> Result<Option<BundleReader<'_, 'a>>, ClientError> {
-        while self.read(&mut [0; 8192])? > 0 {}
+        while self.read_present(&mut [0; 8192])? > 0 {}
         let Some(line) = self.frame()? else {
             return Ok(None);
         };
@@ -244,13 +244,20 @@ impl<'a> BundleStream<'a> {
             .map_err(|_| self.pieces.client.not_a_hub("a bundle without id and length"))
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClientError> {
+    fn read_present(&mut self, buffer: &mut [u8]) -> Result<usize, ClientError> {
         let Some(present) = &mut self.present else {
             return Ok(0);
         };
         let (count, is_another) = present.read(&mut self.pieces, &mut self.patience, buffer)?;
         self.is_framed &= !is_another;
         Ok(count)
+    }
+}
+
+/// What is left of the bundle that [`BundleStream::next`] gave last.
+impl Read for BundleStream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_present(buffer).map_err(io::Error::other)
     }
 }
 
@@ -265,7 +272,7 @@ pub struct BundleReader<'s, 'a> {
 
 impl Read for BundleReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(buffer).map_err(io::Error::other)
+        self.stream.read(buffer)
     }
 }
 

@@ -97,6 +97,9 @@ pub enum ClientError {
     /// The client could not be set up.
     #[error("cannot set up the HTTP client: {0}")]
     Setup(String),
+    /// Whoever works beside others was told to stop, because the work is over or has failed elsewhere.
+    #[error("stopped, because nobody waits for it any more")]
+    ToldToStop,
 }
 
 impl ClientError {

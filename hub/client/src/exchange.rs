@@ -20,6 +20,7 @@ use crate::pace::Pace;
 use crate::patience::is_passing;
 use crate::request::{Request, RequestBody};
 use crate::revive::Reviving;
+use crate::stop::Stop;
 use crate::tls::tls_config;
 use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
@@ -40,11 +41,14 @@ const POOL_IDLE: Duration = Duration::from_secs(5);
 /// How often a call is sent again at most.
 const MOST_RETRIES: usize = 8;
 
-/// A hub, spoken to as one agent. Not for several threads at once: make a client for each.
+/// A hub, spoken to as one agent. Not for several threads at once: make one [beside](Client::beside) it for each.
 pub struct Client {
-    options: ClientOptions,
+    pub(crate) options: ClientOptions,
     runtime: Runtime,
     http: reqwest::Client,
+    pub(crate) tls: rustls::ClientConfig,
+    /// Where somebody else may end what this client does.
+    pub(crate) stop: Option<Arc<Stop>>,
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
@@ -60,13 +64,18 @@ impl Client {
     /// # Errors
     /// [`ClientError::Setup`] when the system gives no event queue, or no trust roots for an https hub.
     pub fn new(options: ClientOptions) -> Result<Self, ClientError> {
+        let tls = tls_config(&options.address)?;
+        Self::with_tls(options, tls)
+    }
+
+    pub(crate) fn with_tls(options: ClientOptions, tls: rustls::ClientConfig) -> Result<Self, ClientError> {
         let setup = |error: &dyn std::fmt::Display| ClientError::Setup(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| setup(&error))?;
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls_config(&options.address)?)
+            .tls_backend_preconfigured(tls.clone())
             .user_agent(concat!("parler/", env!("CARGO_PKG_VERSION")))
             // A hub never sends its clients elsewhere; following would carry the token along.
             .redirect(reqwest::redirect::Policy::none())
@@ -91,6 +100,8 @@ impl Client {
             options,
             runtime,
             http,
+            tls,
+            stop: None,
             session,
             attempt: Cell::new(1),
             blob_limit: Cell::new(None),
@@ -133,8 +144,7 @@ impl Client {
     /// # Errors
     /// As every call.
     pub fn hub_id(&self) -> Result<HubId, ClientError> {
-        self.runtime
-            .block_on(self.retrying(async || Ok(self.session().await?.hub)))
+        self.wait_for(self.retrying(async || Ok(self.session().await?.hub)))
     }
 
     /// Opens a new session, which also tells the hub a new name or role.
@@ -142,15 +152,32 @@ impl Client {
     /// # Errors
     /// `not_admitted` for a key the hub does not know, and as every call.
     pub fn open_session(&self) -> Result<CachedSession, ClientError> {
-        self.runtime
-            .block_on(self.retrying(async || Ok(self.prove(None, None).await?.0)))
+        self.wait_for(self.retrying(async || Ok(self.prove(None, None).await?.0)))
     }
 
     /// Opens a session that redeems an invite on the way.
     pub(crate) fn open_session_with(&self, invite: &InviteCode) -> Result<SessionOpened, ClientError> {
-        self.runtime
-            .block_on(self.prove(None, Some(invite.clone())))
+        self.wait_for(self.prove(None, Some(invite.clone())))
             .map(|(_, opened)| opened)
+    }
+
+    /// Does this work to its end, or until somebody says stop.
+    fn wait_for<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let Some(stop) = &self.stop else {
+            return self.runtime.block_on(work);
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = stop.said() => Err(ClientError::ToldToStop),
+                done = work => done,
+            }
+        })
+    }
+
+    /// The session at hand, good or not.
+    pub(crate) fn kept_session(&self) -> Option<CachedSession> {
+        self.session.borrow().clone()
     }
 
     /// Whether a session is at hand.
@@ -166,7 +193,7 @@ impl Client {
 
     /// Sends a request and reads the whole answer; an answer of 304 has an empty body.
     pub(crate) fn exchange(&self, request: &Request<'_>) -> Result<(http::response::Parts, Bytes), ClientError> {
-        self.runtime.block_on(self.ask(request, async |response| {
+        self.wait_for(self.ask(request, async |response| {
             let (parts, body) = split(response);
             Ok((parts, self.read_body(body, MAX_JSON_BYTES).await?))
         }))
@@ -174,7 +201,7 @@ impl Client {
 
     /// Sends a request that needs no session, once, and reads the whole answer.
     pub(crate) fn exchange_openly(&self, request: &Request<'_>) -> Result<(http::response::Parts, Bytes), ClientError> {
-        self.runtime.block_on(async {
+        self.wait_for(async {
             let (parts, body) = split(self.send(request, None).await?);
             Ok((parts, self.read_body(body, MAX_PROBLEM_BYTES).await?))
         })
@@ -182,7 +209,7 @@ impl Client {
 
     /// Sends a request and gives its answer before the body is read.
     pub(crate) fn open(&self, request: &Request<'_>) -> Result<Response, ClientError> {
-        self.runtime.block_on(self.ask(request, async |response| Ok(response)))
+        self.wait_for(self.ask(request, async |response| Ok(response)))
     }
 
     /// How long a stream may be silent.
@@ -192,7 +219,7 @@ impl Client {
 
     /// Sends a request once and reads the whole answer as JSON: for those that come back in another way.
     pub(crate) fn call_once<T: DeserializeOwned>(&self, request: &Request<'_>) -> Result<T, ClientError> {
-        let body = self.runtime.block_on(async {
+        let body = self.wait_for(async {
             let response = self.attempt(request, &Cell::new(false)).await?;
             self.read_body(split(response).1, MAX_JSON_BYTES).await
         })?;
@@ -201,12 +228,16 @@ impl Client {
 
     /// Sends a request once and gives its answer before the body is read.
     pub(crate) fn attempt_once(&self, request: &Request<'_>) -> Result<Response, ClientError> {
-        self.runtime.block_on(self.attempt(request, &Cell::new(false)))
+        self.wait_for(self.attempt(request, &Cell::new(false)))
     }
 
     /// Waits between two tries.
     pub(crate) fn rest(&self, pause: Duration) {
-        self.runtime.block_on(async { tokio::time::sleep(pause).await });
+        // One who is told to stop hears of it with the next call.
+        let _ = self.wait_for(async {
+            tokio::time::sleep(pause).await;
+            Ok(())
+        });
     }
 
     /// How long this client waits.
@@ -239,7 +270,7 @@ impl Client {
         response: &mut Response,
         deadline: Duration,
     ) -> Result<Option<Bytes>, ClientError> {
-        self.runtime.block_on(self.within(deadline, response.chunk()))
+        self.wait_for(self.within(deadline, response.chunk()))
     }
 
     pub(crate) fn read_json<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {

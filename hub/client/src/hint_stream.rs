@@ -148,6 +148,7 @@ fn passes(error: &ClientError) -> bool {
         ClientError::Untrusted { .. }
         | ClientError::InDoubt { .. }
         | ClientError::Source(_)
-        | ClientError::Setup(_) => false,
+        | ClientError::Setup(_)
+        | ClientError::ToldToStop => false,
     }
 }

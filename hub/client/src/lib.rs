@@ -7,6 +7,7 @@
 
 mod address;
 mod attachment;
+mod beside;
 mod blob_source;
 mod bundle_stream;
 mod calls;
@@ -25,6 +26,7 @@ mod revive;
 mod session;
 mod sse;
 mod sse_response;
+mod stop;
 mod tls;
 mod trace;
 mod upload_body;
@@ -44,4 +46,5 @@ pub use options::{ClientOptions, Deadlines};
 pub use rests::rests_of_a_stream;
 pub use revive::{Revive, Revived};
 pub use session::{CachedSession, Identity, NoSessionCache, SessionCache};
+pub use stop::Stopper;
 pub use witness::{Asked, NoWitness, Witness};

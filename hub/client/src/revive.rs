@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 
 use parler_protocol::ErrorCode;
 
@@ -21,7 +22,7 @@ pub type Revive = dyn Fn() -> Option<Revived> + Send + Sync;
 
 /// How a client may be helped, and the secret as last told.
 pub(crate) struct Reviving {
-    revive: Option<Box<Revive>>,
+    revive: Option<Arc<Revive>>,
     secret: RefCell<Option<String>>,
 }
 
@@ -40,6 +41,14 @@ impl Reviving {
         }
     }
 
+    /// The same help for another client.
+    pub(crate) fn shared(&self) -> Self {
+        Self {
+            revive: self.revive.clone(),
+            secret: self.secret.clone(),
+        }
+    }
+
     pub(crate) fn secret(&self) -> Option<String> {
         self.secret.borrow().clone()
     }
@@ -50,7 +59,7 @@ impl Client {
     /// that is ended and started meanwhile is said.
     #[must_use]
     pub fn reviving(mut self, revive: Box<Revive>) -> Self {
-        self.reviving.revive = Some(revive);
+        self.reviving.revive = Some(Arc::from(revive));
         self
     }
 
@@ -64,7 +73,7 @@ impl Client {
             return false;
         }
         // Apart from our event loop: it may have one of its own.
-        let revived = std::thread::scope(|scope| scope.spawn(revive).join());
+        let revived = std::thread::scope(|scope| scope.spawn(|| revive()).join());
         let Ok(Some(revived)) = revived else { return false };
         let is_ours = revived.address == *self.address();
         let told_before = self.reviving.secret.replace(revived.secret.clone());

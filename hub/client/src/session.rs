@@ -40,7 +40,7 @@ impl fmt::Debug for CachedSession {
 
 /// Where an agent's session with one hub is kept between programs. A cache: what fails to load is opened anew, and a
 /// failure to store costs the next program two requests.
-pub trait SessionCache {
+pub trait SessionCache: Send {
     /// The session kept, if any.
     fn load(&self) -> Option<CachedSession>;
     /// Keeps a session instead of the last one.
