@@ -73,7 +73,7 @@ enum Source<'a> {
     /// It has not begun.
     None,
     /// As it comes.
-    Hub(BundleStream<'a>),
+    Hub(Box<BundleStream<'a>>),
     /// From the disk, where somebody else writes it.
     Disk {
         spool: Arc<Spool>,
@@ -175,12 +175,12 @@ impl<'a> Downloads<'a> {
     }
 
     /// Asks for the bundles of a leg from this one on.
-    fn ask(&self, leg: usize, number: usize) -> Result<BundleStream<'a>, FetchError> {
+    fn ask(&self, leg: usize, number: usize) -> Result<Box<BundleStream<'a>>, FetchError> {
         let ids: Vec<_> = self.legs[leg].bundles[number..]
             .iter()
             .map(|bundle| bundle.id)
             .collect();
-        Ok(self.client.bundles(self.room, &ids)?)
+        Ok(Box::new(self.client.bundles(self.room, &ids)?))
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
