@@ -11,8 +11,9 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, styled};
+use crate::screen;
 use crate::text::{self, Extent};
-use crate::view::{field, more, ref_change, work_words};
+use crate::view::{field, more, ref_change, verbatim, work_words};
 
 /// A handoff to this agent, with what is known of its bundle.
 #[derive(Debug, Clone)]
@@ -84,10 +85,8 @@ impl Banner<'_> {
     /// The banner's lines.
     pub(crate) fn render(&self, extent: Extent) -> String {
         let from = text::name_and_role(&self.message.from.name, self.message.from.role.as_deref());
-        let headline = format!(
-            "HANDOFF TO YOU from {from} · message {} · signature valid",
-            self.message.seq
-        );
+        let marks = format!(" · message {} · signature valid", self.message.seq);
+        let headline = screen::fit("HANDOFF TO YOU from ", &from, &marks);
         let mut out = format!("{}\n", styled(BANNER, &headline));
         let mut cut = false;
         let mut beginning = |text| text::continued(extent.of(text, &mut cut));
@@ -114,7 +113,7 @@ impl Banner<'_> {
             }
         }
         if let Some(command) = self.apply_command() {
-            out.push_str(&field("apply", &command));
+            out.push_str(&verbatim("apply", &command));
         }
         out
     }

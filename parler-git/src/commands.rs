@@ -16,8 +16,8 @@ use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, color_choice, has_terminal};
 use crate::room_labels::DIRECT;
-use crate::trace;
 use crate::usage::{usage_error, wants_json};
+use crate::{screen, trace};
 
 mod apply;
 mod completion;
@@ -101,6 +101,9 @@ fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
     }
     let config = |key: &str| context.config(key);
     let color = color_choice(context.globals.color, &context.environment, config)?;
+    if !context.globals.json {
+        screen::look(&context.environment);
+    }
     let mut output = Output::new(context.globals.json, color);
     let ended = run_here(&context, cli.verb, &mut output);
     output.leave_pager();

@@ -11,6 +11,7 @@ use parler_protocol::{Message, Part, RefUpdate, RoomName, Seq};
 use crate::banner::Banner;
 use crate::handoffs::{Handoff, Ledger};
 use crate::log_entry::LogEntry;
+use crate::screen;
 use crate::text::{self, Extent};
 use crate::view::{render, render_parts};
 
@@ -171,20 +172,17 @@ impl<'m> Backlog<'m> {
     /// What became of a handoff that nothing more is expected of, on a line.
     fn fate(&self, handoff: &Handoff) -> String {
         let from = text::name(&handoff.from.name);
+        let before = format!("handoff {} from ", handoff.seq);
         let newest = self.ledger.newest(handoff.seq);
         if newest != handoff.seq {
-            return format!("handoff {} from {from}: superseded by message {newest}\n", handoff.seq);
+            return screen::fit(&before, &from, &format!(": superseded by message {newest}\n"));
         }
         let by = handoff.holder().map(|receipt| {
             let who = text::name(&receipt.from.name);
-            format!(" by {who} in message {}", receipt.seq)
+            format!(" by {} in message {}", screen::third(&who), receipt.seq)
         });
         let word = handoff.state().word();
-        format!(
-            "handoff {} from {from}: {word}{}\n",
-            handoff.seq,
-            by.unwrap_or_default()
-        )
+        screen::fit(&before, &from, &format!(": {word}{}\n", by.unwrap_or_default()))
     }
 
     /// The lines that name what is not shown, and the commands that show it.
@@ -310,7 +308,8 @@ fn is_told_by(banner: &Banner<'_>, part: &Part) -> bool {
 fn one_line(banner: &Banner<'_>, command: &str) -> String {
     let from = text::name_and_role(&banner.message.from.name, banner.message.from.role.as_deref());
     let next = text::beginning(&banner.handoff.next);
-    format!("handoff {} from {from}: {next} · {command}\n", banner.message.seq)
+    let before = format!("handoff {} from {}: ", banner.message.seq, screen::third(&from));
+    screen::fit(&before, &next, &format!(" · {command}\n"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::handoffs::{Handoff, Ledger, Receipt};
 use crate::output::{HEADER, WARNING, styled};
 use crate::room_handoffs::addressee;
+use crate::screen;
 use crate::text::{self, Extent};
 use crate::view::work_words;
 
@@ -117,12 +118,10 @@ impl<'a> Ladder<'a> {
     pub(crate) fn render(&self, room_option: &str) -> String {
         let handoff = self.handoff;
         let from = text::name_and_role(&handoff.from.name, handoff.from.role.as_deref());
-        let headline = format!(
-            "message {} · handoff to {} from {from} · {}",
-            handoff.seq,
-            addressee(handoff),
-            handoff.state().word()
-        );
+        let to = addressee(handoff);
+        let before = format!("message {} · handoff to {} from ", handoff.seq, screen::third(&to));
+        let state = format!(" · {}", handoff.state().word());
+        let headline = screen::fit(&before, &from, &state);
         let mut out = format!("{}\n", styled(HEADER, &headline));
         let mut cut = false;
         out.push_str(&row(
@@ -130,7 +129,8 @@ impl<'a> Ladder<'a> {
             &text::continued(Extent::Beginning.of(&handoff.part.next, &mut cut)),
         ));
         if cut {
-            out.push_str(&row("more", &format!("git parler show {}{room_option}", handoff.seq)));
+            let command = format!("git parler show {}{room_option}", handoff.seq);
+            out.push_str(&format!("{}{command}\n", label("more")));
         }
         if let Some(work) = &handoff.part.work {
             out.push_str(&row("work", &work_words(work)));
@@ -304,8 +304,13 @@ pub(crate) const fn wake_words(wake: WakePath, acknowledged: bool) -> &'static s
 }
 
 /// A line with a label.
-pub(crate) fn row(label: &str, value: &str) -> String {
-    format!("  {:<LABEL_WIDTH$} {value}\n", format!("{label}:"))
+fn row(name: &str, value: &str) -> String {
+    screen::labelled(&label(name), value)
+}
+
+/// A label, as wide as all.
+pub(crate) fn label(name: &str) -> String {
+    format!("  {:<LABEL_WIDTH$} ", format!("{name}:"))
 }
 
 fn list(names: &[String], none: &str) -> String {

@@ -45,6 +45,7 @@ mod pushing;
 mod room_handoffs;
 mod room_labels;
 mod room_log;
+mod screen;
 mod sessions;
 mod settings;
 mod state_file;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use parler_protocol::RoomName;
 
-use crate::text;
+use crate::{screen, text};
 
 /// How direct rooms are addressed: `dm/AGENT`.
 pub(crate) const DIRECT: &str = "dm/";
@@ -65,9 +65,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 /// What these rooms are called, for a column: each as wide as the widest.
 pub(crate) fn column<'a>(rooms: impl Iterator<Item = &'a RoomName>) -> Vec<String> {
     let labels: Vec<_> = rooms.map(|room| shown(room.as_str())).collect();
-    let width = labels.iter().map(|label| label.chars().count()).max();
-    let width = width.unwrap_or_default();
-    labels.iter().map(|label| format!("{label:<width$}")).collect()
+    screen::column(&labels)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use parler_protocol::api::TokenGrant;
 use parler_protocol::is_hidden;
 
-use crate::room_labels;
+use crate::{room_labels, screen};
 
 /// Longest line that is shown of a text meant to be one line, in characters.
 const MAX_LINE_CHARS: usize = 500;
@@ -115,7 +115,8 @@ pub(crate) fn continued(text: &str) -> String {
 
 /// A text that stands alone: every line marked as the text's.
 pub(crate) fn quoted(text: &str) -> String {
-    lines(text).iter().map(|line| format!("{CONTINUED}{line}\n")).collect()
+    let line = |line: &String| screen::labelled(CONTINUED, line);
+    lines(text).iter().map(line).collect()
 }
 
 /// A name that somebody chose. Plain names stand as they are; others in quotes, so that punctuation in them cannot

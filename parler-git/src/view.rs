@@ -8,6 +8,7 @@ use crate::bundles::BundleView;
 use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
+use crate::screen;
 use crate::text::{self, Extent};
 
 /// How much of an object id is shown.
@@ -17,17 +18,20 @@ const SHORT_KEY_CHARS: usize = 12;
 /// Most ref changes of one message that are shown.
 const MAX_SHOWN_REFS: usize = 20;
 
-/// A line of ours with a label: `  next:    ...`.
+/// A line of ours with a label: `  next:    ...`. Longer than the screen is wide it goes on as a text does.
 pub(crate) fn field(label: &str, value: &str) -> String {
+    screen::labelled(&format!("  {:<8} ", format!("{label}:")), value)
+}
+
+/// As [`field`], for what people copy, such as a command: never wrapped.
+pub(crate) fn verbatim(label: &str, value: &str) -> String {
     format!("  {:<8} {value}\n", format!("{label}:"))
 }
 
 /// The line that names the command for what was cut.
 pub(crate) fn more(message: &Message) -> String {
-    field(
-        "more",
-        &format!("git parler show {} --room {}", message.seq, message.room),
-    )
+    let command = format!("git parler show {} --room {}", message.seq, message.room);
+    verbatim("more", &command)
 }
 
 /// An entry's lines.
@@ -40,7 +44,8 @@ pub(crate) fn render(entry: &LogEntry, repository: Option<&Repository>, extent: 
             let from = from
                 .map(|name| format!(" from {}", text::name(name)))
                 .unwrap_or_default();
-            let line = format!("message {}{from} folded: {}", entry.seq, text::one_line(&reason));
+            let reason = format!(" folded: {}", text::one_line(&reason));
+            let line = screen::fit(&format!("message {}", entry.seq), &from, &reason);
             format!("{}\n", styled(WARNING, &line))
         }
     }
@@ -54,12 +59,8 @@ fn render_message(
     extent: Extent,
 ) -> String {
     let from = text::name_and_role(&message.from.name, message.from.role.as_deref());
-    let header = format!(
-        "message {} from {from} · {} · {}",
-        message.seq,
-        text::local_time(message.ts),
-        describe(verdict)
-    );
+    let marks = format!(" · {} · {}", text::local_time(message.ts), describe(verdict));
+    let header = screen::fit(&format!("message {} from ", message.seq), &from, &marks);
     let mut out = format!("{}\n", styled(HEADER, &header));
     if let Standing::NewKey { of } = entry.standing() {
         out.push_str(&new_key(message, of, entry.accept.as_deref()));
@@ -181,7 +182,7 @@ fn is_answered(part: &TaskPart, answered: &Answered) -> bool {
 /// What to know of a message under another's name, before what it says.
 fn new_key(message: &Message, of: &str, accept: Option<&str>) -> String {
     let line = format!("new key for {}: {}", text::name(of), short_key(&message.from.id));
-    let accept = accept.map(|command| field("accept", command)).unwrap_or_default();
+    let accept = accept.map(|command| verbatim("accept", command)).unwrap_or_default();
     format!("{}{accept}", styled(WARNING, &field("warning", &line)))
 }
 

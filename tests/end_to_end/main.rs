@@ -71,6 +71,7 @@ mod traces;
 mod unsupported;
 mod untouched;
 mod watching;
+mod widths;
 mod zero_configuration;
 
 use parler_harness::{Agent, World};

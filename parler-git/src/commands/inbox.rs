@@ -13,7 +13,7 @@ use crate::handoffs::Ledger;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, HEADER, Output, styled};
 use crate::room_log::read_page;
-use crate::{room_labels, text};
+use crate::{room_labels, screen, text};
 
 /// Handoffs, and mentions, that are shown line by line.
 const MOST_LISTED: usize = 30;
@@ -221,11 +221,11 @@ impl Inbox {
             }
             output.line(&styled(style, title))?;
             for item in items.iter().take(MOST_LISTED) {
-                let command = self.show_command(item);
-                output.line(&format!(
-                    "  {} · message {} from {}: {}\n    {command}",
-                    item.room, item.seq, item.from, item.what
-                ))?;
+                let room = room_labels::shown(item.room.as_str());
+                let (room, from) = (screen::third(&room), screen::sixth(&item.from));
+                let before = format!("  {room} · message {} from {from}: ", item.seq);
+                output.line(&screen::fit(&before, &item.what, ""))?;
+                output.line(&format!("    {}", self.show_command(item)))?;
             }
             if items.len() > MOST_LISTED {
                 output.line(&format!("  and {} more", items.len() - MOST_LISTED))?;

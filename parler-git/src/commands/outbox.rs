@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::{Outbox, Waiting};
 use crate::output::{HEADER, Output, WARNING, styled};
 use crate::text::{self, Extent};
-use crate::view::{field, own_parts};
+use crate::view::{field, own_parts, verbatim};
+use crate::{room_labels, screen};
 
 pub(super) fn run(context: &Context, args: &Args, output: &mut Output) -> Result<()> {
     output.require_open()?;
@@ -69,22 +70,19 @@ fn list(context: &Context, outbox: &Outbox, output: &mut Output) -> Result<()> {
     output.page(context)?;
     for waiting in &waiting {
         let queued = &waiting.queued;
-        let header = format!(
-            "{} for '{}' · {}",
-            waiting.number,
-            queued.room,
-            text::local_time(queued.at)
-        );
+        let room = room_labels::shown(queued.room.as_str());
+        let at = format!("' · {}", text::local_time(queued.at));
+        let header = screen::fit(&format!("{} for '", waiting.number), &room, &at);
         output.line(&styled(HEADER, &header))?;
         output.text(&own_parts(&queued.parts(), Extent::Beginning))?;
         if let Some(hub) = queued.hub.filter(|_| outbox.is_for_another_hub(queued)) {
             let held = format!("it is for hub {hub}, and another one is here now");
             output.text(&styled(WARNING, &field("held", &held)))?;
-            output.text(&field("drop", &format!("git parler outbox drop {}", waiting.number)))?;
+            output.text(&verbatim("drop", &format!("git parler outbox drop {}", waiting.number)))?;
         }
         if let Some(refused) = &queued.refused {
             output.text(&styled(WARNING, &field("refused", &text::one_line(refused))))?;
-            output.text(&field("drop", &format!("git parler outbox drop {}", waiting.number)))?;
+            output.text(&verbatim("drop", &format!("git parler outbox drop {}", waiting.number)))?;
         }
     }
     Ok(())

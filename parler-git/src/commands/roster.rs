@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
 use crate::room_log::in_room;
-use crate::text;
+use crate::{screen, text};
 
 /// How much of a key is shown.
 const KEY_CHARS: usize = 9;
@@ -25,11 +25,12 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         let who = text::name_and_role(member.name.as_str(), member.role.as_ref().map(AgentName::as_str));
         let owner = if member.owner { " · owner" } else { "" };
         let key = &member.id.to_string()[..KEY_CHARS];
-        output.line(&format!(
-            "{who} · key {key}{owner} · read to {} · seen {}",
+        let facts = format!(
+            " · key {key}{owner} · read to {} · seen {}",
             member.cursor,
             text::local_time(member.last_seen)
-        ))?;
+        );
+        output.line(&screen::fit("", &who, &facts))?;
     }
     Ok(())
 }

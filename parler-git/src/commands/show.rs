@@ -14,7 +14,7 @@ use crate::naming::{Found, Reference, find_blob};
 use crate::output::Output;
 use crate::room_log::read_message;
 use crate::text::Extent;
-use crate::view::{field, render};
+use crate::view::{render, verbatim};
 
 pub(super) fn run(context: &Context, args: &Show, output: &mut Output) -> Result<()> {
     output.require_open()?;
@@ -92,7 +92,7 @@ fn show(
     // A banner has said it.
     let next = if banner.is_some() { None } else { next(&entry) };
     if let Some((label, command)) = next {
-        output.text(&field(label, &format!("{command} --room {room}")))?;
+        output.text(&verbatim(label, &format!("{command} --room {room}")))?;
     }
     Ok(true)
 }

@@ -13,10 +13,11 @@ use crate::cli::Status;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handoffs::Handoff;
-use crate::ladder::{Ladder, Outcome, Step, row, summary_json};
+use crate::ladder::{Ladder, Outcome, Step, label, summary_json};
 use crate::naming::Reference;
 use crate::output::{HEADER, Output, styled};
 use crate::room_handoffs::{RoomHandoffs, addressee, find_handoff};
+use crate::screen;
 use crate::text::{self, Extent};
 use crate::time::parse_ttl;
 
@@ -210,17 +211,13 @@ fn line(handoff: &Handoff) -> String {
     let from = text::name_and_role(&handoff.from.name, handoff.from.role.as_deref());
     let by = handoff
         .holder()
-        .map(|held| format!(" by {}", text::name(&held.from.name)))
+        .map(|held| format!(" by {}", screen::sixth(&text::name(&held.from.name))))
         .unwrap_or_default();
     let mut cut = false;
     let next = handoff.part.next.lines().next().unwrap_or_default();
     let next = Extent::Beginning.of(next, &mut cut);
-    format!(
-        "  message {} from {from} to {} · {} · {}{by}\n{}",
-        handoff.seq,
-        addressee(handoff),
-        text::local_time(handoff.ts),
-        handoff.state().word(),
-        row("  next", &text::one_line(next))
-    )
+    let before = format!("  message {} from {} to ", handoff.seq, screen::sixth(&from));
+    let after = format!(" · {} · {}{by}\n", text::local_time(handoff.ts), handoff.state().word());
+    let next = screen::fit(&label("  next"), &text::one_line(next), "\n");
+    screen::fit(&before, &addressee(handoff), &after) + &next
 }

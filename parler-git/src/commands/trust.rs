@@ -11,9 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::names::NamedKey;
 use crate::output::Output;
 use crate::posting::Place;
-use crate::text;
 use crate::trust::stranger_line;
 use crate::view::short_key;
+use crate::{screen, text};
 
 pub(super) fn run(context: &Context, args: &Trust, output: &mut Output) -> Result<()> {
     output.require_open()?;
@@ -127,10 +127,8 @@ fn list(context: &Context, client: &Client, hub: &HubId, room: &RoomName, output
         Some((seq, _)) => format!("read and verified up to message {seq}"),
         None => "not read yet".to_owned(),
     };
-    output.line(&format!(
-        "room '{room}': known up to message {}, {verified}",
-        history.newest()
-    ))?;
+    let known = format!("room '{room}': known up to message {}, {verified}", history.newest());
+    output.line(&screen::wrap(&known, 0))?;
     for stranger in history.strangers() {
         output.line(&format!("  {}", stranger_line(stranger, room)))?;
     }
@@ -141,12 +139,12 @@ fn list(context: &Context, client: &Client, hub: &HubId, room: &RoomName, output
             false => " · new key, not accepted",
         };
         let own = if known.key == me { " · you" } else { "" };
-        output.line(&format!(
-            "  {} · {} · since message {}{own}{mark}",
-            text::name(&known.name),
+        let facts = format!(
+            " · {} · since message {}{own}{mark}",
             short_key(&known.key),
             known.since
-        ))?;
+        );
+        output.line(&screen::fit("  ", &text::name(&known.name), &facts))?;
     }
     Ok(())
 }

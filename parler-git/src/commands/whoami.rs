@@ -10,7 +10,7 @@ use crate::hubs::HubChoice;
 use crate::local_hub::LocalHub;
 use crate::output::Output;
 use crate::text;
-use crate::view::field;
+use crate::view::{field, verbatim};
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
@@ -43,9 +43,9 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     }
     let who = text::name_and_role(identity.name.as_str(), identity.role.as_ref().map(|role| role.as_str()));
     output.line(&who)?;
-    output.text(&field("key", &id.to_string()))?;
+    output.text(&verbatim("key", &id.to_string()))?;
     output.text(&field("by", source.describe()))?;
-    output.text(&field("hub", &hub_text))?;
+    output.text(&verbatim("hub", &hub_text))?;
     if let Some(room) = room {
         output.text(&field("room", room.as_str()))?;
     }
@@ -75,7 +75,7 @@ fn of_token(context: &Context, output: &mut Output) -> Result<()> {
     }
     output.line(&text::name(name.as_str()))?;
     output.text(&field("by", NameSource::Token.describe()))?;
-    output.text(&field("hub", &address))?;
+    output.text(&verbatim("hub", &address))?;
     output.text(&field("may", &text::grants(&token.rooms)))?;
     output.text(&field("until", &text::local_time(token.expires_at)))?;
     output.text(&field("made by", &text::name(token.by.as_str())))?;
