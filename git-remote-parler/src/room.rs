@@ -35,7 +35,7 @@ pub enum RoomError {
     },
     /// The hub's log does not continue the one that was seen before.
     #[error(
-        "the log of room '{room}' is not the one seen before: {why}; if its hub was restored from a backup: git parler trust --history --room {room}"
+        "the log of room '{room}' is not the one seen before: {why}; if its hub was restored from a backup, or you know that the room was made anew: git parler trust --history --room {room}"
     )]
     Rewritten {
         /// The room.
@@ -112,6 +112,13 @@ impl Room {
                 let (room, answered) = (name.clone(), pushes.room);
                 return Err(RoomError::OtherRoom { room, answered });
             }
+            if state.version() > Seq::ZERO && state.remade() != pushes.remade {
+                return Err(RoomError::Rewritten {
+                    room: pushes.room,
+                    why: "that room was deleted, and this one made under its name".to_owned(),
+                });
+            }
+            state.note_remade(pushes.remade);
             let claims = Self::fold(&mut state, &pushes, is_continued)?;
             state.note_dropped(pushes.drops.clone(), pushes.dropped.as_deref());
             client.witness().claimed(&hub, &pushes.room, &claims);
@@ -138,14 +145,16 @@ impl Room {
 
     /// Asks for what comes after a version, as one who knows what this state knows.
     fn ask(client: &Client, name: &RoomName, known: Option<(&RoomState, Seq)>) -> Result<PushesAnswer, RoomError> {
-        let (version, drops) = match known {
-            Some((state, version)) => (Some(version), state.drops()),
-            None => (None, None),
+        let (version, drops, remade) = match known {
+            Some((state, version)) => (Some(version), state.drops(), state.remade()),
+            None => (None, None, None),
         };
-        client.pushes(name, version, drops).map_err(|error| match error.code() {
-            Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
-            _ => RoomError::Client(error),
-        })
+        client
+            .pushes(name, version, drops, remade)
+            .map_err(|error| match error.code() {
+                Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
+                _ => RoomError::Client(error),
+            })
     }
 
     /// Makes a channel of that name, with this agent as its owner.

@@ -91,6 +91,8 @@ pub struct RoomState {
     dropped: HashSet<BundleId>,
     /// What tells it from what was gone at another time.
     drops: Option<String>,
+    /// When a room of this name was deleted before this one was made, milliseconds since 1970.
+    remade: Option<i64>,
     /// Who moved a ref to an object first. Nobody can before its author has shown it.
     first_movers: BTreeMap<Oid, AgentId>,
     index: Index,
@@ -144,6 +146,7 @@ impl RoomState {
             gone: Vec::new(),
             dropped: HashSet::new(),
             drops: None,
+            remade: None,
             first_movers: BTreeMap::new(),
             index: Index::default(),
         }
@@ -177,6 +180,16 @@ impl RoomState {
     /// The refs, by name.
     pub fn refs(&self) -> &BTreeMap<RefName, RoomRef> {
         &self.refs
+    }
+
+    /// Which of the rooms of this name it is.
+    pub(crate) fn remade(&self) -> Option<i64> {
+        self.remade
+    }
+
+    /// Notes which of the rooms of this name it is.
+    pub(crate) fn note_remade(&mut self, remade: Option<i64>) {
+        self.remade = remade;
     }
 
     /// What tells the bundles that the hub no longer keeps from those of another time.

@@ -3,16 +3,17 @@
 
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
-    AgentList, BeginUpload, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenDm,
-    OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RoomAnswer, RoomList, SessionOpened,
-    TokenCreated, TokenList, TokenSummary, UploadProgress, WantedBundles,
+    AgentList, BeginUpload, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, InviteList,
+    InvitesRevoked, Join, JoinPending, MemberList, OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Receipts,
+    RefList, RoomAnswer, RoomList, SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress,
+    WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
 
 use crate::handlers::{
-    blobs, bundles, contacts, cursor, events, health, invites, messages, openapi, pushes, receipts, refs, rooms,
-    sessions, stream, tokens, uploads,
+    blobs, bundles, contacts, cursor, events, health, invites, members, messages, openapi, pushes, receipts, refs,
+    rooms, sessions, stream, tokens, uploads,
 };
 use crate::openapi::{Answer, Call, Header};
 
@@ -49,6 +50,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .answers(Answer::json::<SessionOpened>(200, "The session."))
             .refuses(&[
                 Code::Unauthenticated,
+                Code::ApprovalRefused,
                 Code::NameReserved,
                 Code::NotAdmitted,
                 Code::InvalidInvite,
@@ -63,7 +65,13 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("join", "Redeem an invite")
             .takes::<Join>()
             .answers(Answer::json::<RoomAnswer>(200, "The room it led into.").with(head))
-            .refuses(&[Code::InvalidInvite, Code::RateLimited, Code::StorageFull]),
+            .answers(Answer::json::<JoinPending>(202, "An owner has to let you in."))
+            .refuses(&[
+                Code::ApprovalRefused,
+                Code::InvalidInvite,
+                Code::RateLimited,
+                Code::StorageFull,
+            ]),
         Call::post(paths::ROOMS, rooms::create)
             .called("createRoom", "Make a channel")
             .takes::<CreateRoom>()
@@ -92,6 +100,11 @@ pub(crate) fn calls() -> Vec<Call> {
             .answers(Answer::json::<RoomAnswer>(200, "The room, which there was.").with(head))
             .answers(Answer::json::<RoomAnswer>(201, "The room, which was made.").with(head))
             .refuses(&[Code::NotFound, Code::StorageFull]),
+        Call::put(paths::STATUS, contacts::set_status)
+            .called("setStatus", "Say what I am at")
+            .takes::<SetStatus>()
+            .answers(Answer::json::<SetStatus>(200, "What it is now."))
+            .refuses(&[Code::StorageFull]),
         Call::post(paths::TOKENS, tokens::create)
             .called("createToken", "Make a token for CI")
             .takes::<CreateToken>()
@@ -111,6 +124,38 @@ pub(crate) fn calls() -> Vec<Call> {
         Call::get(template::ROOM, rooms::get)
             .called("showRoom", "How far a room reaches")
             .answers(Answer::json::<RoomAnswer>(200, "The room.").with(PLACE_HEADERS)),
+        Call::delete(template::ROOM, members::delete_room)
+            .called("deleteRoom", "Delete a room with all it holds")
+            .answers(Answer::empty(204, "It is gone."))
+            .refuses(&[Code::NotOwner, Code::StorageFull]),
+        Call::put(template::MEMBER, members::put)
+            .called("changeMember", "Make a member an owner, or no longer one")
+            .takes::<ChangeMember>()
+            .answers(Answer::json::<ChangeMember>(200, "What it is now.").with(head))
+            .refuses(&[Code::LastOwner, Code::NotOwner, Code::StorageFull]),
+        Call::delete(template::MEMBER, members::delete)
+            .called("endMembership", "Leave a room, or remove a member")
+            .answers(Answer::empty(204, "It is no longer in the room."))
+            .refuses(&[Code::LastOwner, Code::NotOwner, Code::StorageFull]),
+        Call::put(template::REQUEST, members::admit)
+            .called("admitMember", "Let somebody in who asked")
+            .answers(Answer::empty(204, "It is in the room."))
+            .refuses(&[Code::NotOwner, Code::StorageFull]),
+        Call::delete(template::REQUEST, members::refuse)
+            .called("refuseMember", "Refuse somebody who asked")
+            .answers(Answer::empty(204, "It is not let in."))
+            .refuses(&[Code::NotOwner, Code::StorageFull]),
+        Call::get(template::ROOM_INVITES, invites::list)
+            .called("listInvites", "The invites of a room that are open")
+            .answers(Answer::json::<InviteList>(200, "The oldest first.").with(head)),
+        Call::delete(template::ROOM_INVITES, invites::revoke_all)
+            .called("revokeInvites", "End all invites of a room that I may end")
+            .answers(Answer::json::<InvitesRevoked>(200, "How many were open."))
+            .refuses(&[Code::StorageFull]),
+        Call::delete(template::ROOM_INVITE, invites::revoke)
+            .called("revokeInvite", "End an invite")
+            .answers(Answer::json::<InvitesRevoked>(200, "It was open."))
+            .refuses(&[Code::InvalidInvite, Code::StorageFull]),
         Call::get(template::MEMBERS, rooms::members)
             .called("listMembers", "Who is in a room")
             .answers(Answer::json::<MemberList>(200, "In the order they came.").with(head)),

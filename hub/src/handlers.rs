@@ -8,6 +8,7 @@ pub(crate) mod cursor;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod invites;
+pub(crate) mod members;
 pub(crate) mod messages;
 pub(crate) mod openapi;
 pub(crate) mod pushes;

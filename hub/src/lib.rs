@@ -8,6 +8,7 @@ pub mod blob_store;
 pub mod fail_point;
 pub mod store;
 pub mod wake;
+mod while_member;
 
 mod access_log;
 mod admin;

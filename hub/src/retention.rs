@@ -125,12 +125,18 @@ async fn look(
 ) -> Result<RetentionSummary, PruneError> {
     let before = |kept: Duration| now.saturating_sub(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
     let mut summary = RetentionSummary::default();
+    // A room may be deleted meanwhile.
+    let unless_deleted = |looked| match looked {
+        Err(PruneError::Store(StoreError::NotFound)) => Ok(()),
+        looked => looked,
+    };
     for room in store.all_rooms().await? {
         if let Some(kept) = options.blobs {
-            look_at_blobs(store, blobs, &room, before(kept), now, dry_run, &mut summary).await?;
+            let looked = look_at_blobs(store, blobs, &room, before(kept), now, dry_run, &mut summary).await;
+            unless_deleted(looked)?;
         }
         if let Some(kept) = options.messages {
-            look_at_messages(store, &room, before(kept), now, dry_run, &mut summary).await?;
+            unless_deleted(look_at_messages(store, &room, before(kept), now, dry_run, &mut summary).await)?;
         }
     }
     Ok(summary)

@@ -3,6 +3,7 @@
 //! ([`crate::blob_store`]) and wakes nobody ([`crate::wake`]).
 
 mod commit_stats;
+mod error;
 mod sqlite;
 mod token;
 
@@ -10,14 +11,18 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parler_protocol::api::{Contact, InviteCreated, Member, Posted, RefList, RoomAnswer, RoomSummary, TokenSummary};
+use parler_protocol::api::{
+    Contact, InviteCreated, JoinPending, JoinRequest, Member, OpenInvite, Posted, RefList, RoomAnswer, RoomSummary,
+    TokenSummary,
+};
 use parler_protocol::{
-    AgentId, AgentName, BundleId, Head, HubId, InviteCode, MessageId, RefConflict, RefName, RefsPart, RoomKind,
-    RoomName, Seq, TokenName,
+    AgentId, AgentName, BundleId, Head, HubId, InviteCode, InviteId, MessageId, RefsPart, RoomKind, RoomName, Seq,
+    StatusText, TokenName,
 };
 use serde::{Deserialize, Serialize};
 
 pub use commit_stats::CommitStats;
+pub use error::StoreError;
 pub(crate) use sqlite::{
     Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredMessage, StoredRoom,
 };
@@ -80,8 +85,40 @@ pub struct NewInvite {
     pub expires_at: i64,
     /// How often it works.
     pub max_uses: u32,
+    /// Whether an owner has to let in whoever comes by it.
+    pub needs_approval: bool,
     /// Now, milliseconds since 1970.
     pub now: i64,
+}
+
+/// A room that is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedRoom {
+    /// The room, as its maker spelled it.
+    pub room: RoomName,
+    /// Who was in it.
+    pub members: Vec<AgentId>,
+    /// Blobs whose files no room needs any more.
+    pub files: Vec<BundleId>,
+}
+
+/// What became of a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Joined {
+    /// The agent is in.
+    In(RoomAnswer),
+    /// It waits until an owner lets it in.
+    Waiting(JoinPending),
+}
+
+impl Joined {
+    /// The room, where the agent is in it.
+    pub fn room(self) -> Option<RoomAnswer> {
+        match self {
+            Self::In(room) => Some(room),
+            Self::Waiting(_) => None,
+        }
+    }
 }
 
 /// To whom an agent can write.
@@ -100,6 +137,8 @@ pub struct OpenedDm {
     pub room: RoomAnswer,
     /// Whether it was made now.
     pub is_new: bool,
+    /// Whether the other one is in it, too: who has left is not brought back.
+    pub is_met: bool,
 }
 
 /// The blob that a message brings.
@@ -239,6 +278,8 @@ pub struct PushLog {
     pub next: Option<Seq>,
     /// What tells the blobs that the room no longer keeps from those of another time: none where it keeps all.
     pub drops: Option<String>,
+    /// When a room of this name was deleted before this one was made, milliseconds since 1970.
+    pub remade: Option<i64>,
     /// The log's head in the same snapshot.
     pub head: Head,
 }
@@ -316,68 +357,6 @@ pub enum BlobLocation {
     File(u64),
 }
 
-/// Why a transaction did not happen. Nothing is stored then, and no idempotency record is kept.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// No such room, blob or member for this agent: one answer for "is not" and "is not yours".
-    #[error("nothing there for this agent")]
-    NotFound,
-    /// No such invite, or expired, or used up.
-    #[error("invite unknown, expired or used up")]
-    InvalidInvite,
-    /// A key nobody let in.
-    #[error("this key has not been let in")]
-    NotAdmitted,
-    /// The room's name is taken.
-    #[error("a room {0} exists")]
-    RoomExists(RoomName),
-    /// The name is that of the direct room of two agents, whether there is one or not.
-    #[error("'{0}' is the name of a direct room, which has no owner and no invites")]
-    RoomReserved(RoomName),
-    /// The name is that of a token that is in use, or of another maker's.
-    #[error("the token name '{0}' is taken")]
-    TokenExists(TokenName),
-    /// The key or the message id was used for something else.
-    #[error("the idempotency key or message id was used for another message")]
-    IdempotencyConflict,
-    /// Refs that were not where the message expected them, all of them.
-    #[error("{} ref(s) moved meanwhile", .0.len())]
-    RefMoved(Vec<RefConflict>),
-    /// Two refs of the final state cannot both exist.
-    #[error("{0} and {1} cannot both exist")]
-    RefDirectoryConflict(RefName, RefName),
-    /// The room's objects are named by the other hash.
-    #[error("the room's object format is {0}")]
-    ObjectFormatMismatch(parler_protocol::ObjectFormat),
-    /// HEAD was to point at a ref that the room does not have.
-    #[error("HEAD cannot point at {0}, which the room does not have")]
-    NoSuchRef(RefName),
-    /// A part refers to a blob that is not in the room.
-    #[error("blob {0} is not in this room")]
-    UnknownBlob(BundleId),
-    /// The room held this blob and no longer keeps it.
-    #[error("blob {0} is no longer kept")]
-    NoLongerKept(BundleId),
-    /// A bundle that the one of the message builds on is no longer kept.
-    #[error("bundle {0}, on which this one builds, is no longer kept: push again")]
-    BaseNoLongerKept(BundleId),
-    /// A part says another length of a blob than it has.
-    #[error("blob {0} is not as long as the message says")]
-    BlobSize(BundleId),
-    /// No space left: the transaction was rolled back and may be tried again.
-    #[error("no space left to store it")]
-    StorageFull,
-    /// The store has stopped taking writes, because an earlier write may not have reached the disk.
-    #[error("the store takes no more writes: {0}")]
-    Stopped(String),
-    /// What the database holds is not what this program wrote.
-    #[error("the store is damaged: {0}")]
-    Damaged(String),
-    /// The database failed in another way.
-    #[error("the database failed: {0}")]
-    Database(String),
-}
-
 /// The state of a hub.
 ///
 /// A room's messages are numbered from 1 without gaps in the order in which their transactions commit, and an answer
@@ -391,7 +370,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Records a session, the agent's newest name and role, and redeems the invite, all or nothing. Returns the room
     /// that the invite led into.
-    async fn open_session(&self, session: NewSession) -> Result<Option<RoomAnswer>, StoreError>;
+    async fn open_session(&self, session: NewSession) -> Result<Option<Joined>, StoreError>;
 
     /// Whose token this is, unless it has ended.
     async fn session(&self, token: TokenHash, now: i64) -> Result<Option<Principal>, StoreError>;
@@ -399,6 +378,9 @@ pub trait Store: Send + Sync + 'static {
     /// Lets a key in without an invite, and into these channels, which are made, with it as their owner, where there are
     /// none of these names. All or nothing; what is so already stays so. `NotFound`: one of the rooms is no channel.
     async fn admit(&self, agent: AgentId, rooms: &[RoomName], now: i64) -> Result<Admission, StoreError>;
+
+    /// Notes what an agent says that it is at.
+    async fn set_status(&self, agent: AgentId, status: Option<StatusText>) -> Result<(), StoreError>;
 
     /// Whether any key was ever let in.
     async fn knows_anybody(&self) -> Result<bool, StoreError>;
@@ -416,10 +398,62 @@ pub trait Store: Send + Sync + 'static {
     async fn create_invite(&self, invite: NewInvite) -> Result<InviteCreated, StoreError>;
 
     /// Redeems an invite. A member who redeems again spends nothing.
-    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<RoomAnswer, StoreError>;
+    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<Joined, StoreError>;
 
     /// Joins an existing channel without an invite, as the local hub lets its own user's agents.
     async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError>;
+
+    /// Ends a membership: an agent's own, or, by an owner, another's. Its invites end with it, and what tokens it made may
+    /// do there; whoever was removed comes in again only by an invite made later. `LastOwner`: the room would have none.
+    async fn end_membership(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        now: i64,
+    ) -> Result<RoomName, StoreError>;
+
+    /// Makes a member an owner, or no longer one. By an owner.
+    async fn set_owner(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        is_owner: bool,
+    ) -> Result<RoomName, StoreError>;
+
+    /// Deletes a room with all it holds. By an owner.
+    async fn delete_room(&self, room: &RoomName, by: AgentId, now: i64) -> Result<DeletedRoom, StoreError>;
+
+    /// Who asked to come into a room and waits for an owner's word: for an owner all of them, for others nobody.
+    async fn requests(&self, agent: AgentId, room: &RoomName) -> Result<Vec<JoinRequest>, StoreError>;
+
+    /// Lets somebody in who asked, or refuses it. By an owner. Who is in already stays so.
+    async fn answer_request(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        admits: bool,
+        now: i64,
+    ) -> Result<RoomName, StoreError>;
+
+    /// The invites of a room that are open: for an owner all of them, for others those they made.
+    async fn invites(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        now: i64,
+    ) -> Result<(RoomAnswer, Vec<OpenInvite>), StoreError>;
+
+    /// Ends one of these, or all. Says how many there were. `InvalidInvite`: there is no such one.
+    async fn revoke_invites(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        id: Option<InviteId>,
+        now: i64,
+    ) -> Result<u64, StoreError>;
 
     /// Opens the direct room of two agents, which is made once. `NotFound`: the other one is not known, not within reach, or
     /// has left it.

@@ -23,6 +23,13 @@ pub trait Wake: Send + Sync + 'static {
     /// From now on hears of rooms that are new to this agent.
     fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription;
 
+    /// Says that somebody may no longer be in this room, or the room no longer there: who waits for it looks again. Never
+    /// blocks. `room` is [`parler_protocol::RoomName::key`].
+    fn notify_left(&self, room: &str);
+
+    /// From now on hears of such departures from this room.
+    fn subscribe_left(&self, room: &str) -> FactSubscription;
+
     /// Says that what is known of a room's readers may have changed: a cursor, a download, who waits. Never blocks. `room`
     /// is [`parler_protocol::RoomName::key`].
     fn notify_facts(&self, room: &str);
@@ -37,6 +44,7 @@ pub struct LocalWake {
     rooms: Arc<Topics<String, Option<Head>>>,
     agents: Arc<Topics<AgentId, ()>>,
     facts: Arc<Topics<String, ()>>,
+    departures: Arc<Topics<String, ()>>,
 }
 
 /// What somebody waits for, and nothing else.
@@ -117,6 +125,24 @@ impl Wake for LocalWake {
         JoinSubscription(self.agents.subscribe(agent))
     }
 
+    fn notify_left(&self, room: &str) {
+        let sender = self.rooms.lock().get(room).cloned();
+        if let Some(sender) = sender {
+            // No news of the log, and yet a reason to read it.
+            sender.send_modify(|_| {});
+        }
+        for topic in [&self.departures, &self.facts] {
+            let sender = topic.lock().get(room).cloned();
+            if let Some(sender) = sender {
+                sender.send_replace(());
+            }
+        }
+    }
+
+    fn subscribe_left(&self, room: &str) -> FactSubscription {
+        FactSubscription(self.departures.subscribe(room.to_owned()))
+    }
+
     fn notify_facts(&self, room: &str) {
         let sender = self.facts.lock().get(room).cloned();
         if let Some(sender) = sender {
@@ -134,14 +160,11 @@ impl Wake for LocalWake {
 pub struct Subscription(Listener<String, Option<Head>>);
 
 impl Subscription {
-    /// Waits until the room's log has grown since the subscription, or since the last call returned. Nothing is lost
-    /// when the future is dropped before it is ready.
-    pub async fn changed(&mut self) -> Head {
-        loop {
-            if let Some(head) = self.0.changed().await {
-                return head;
-            }
-        }
+    /// Waits until the room's log has grown since the subscription, or since the last call returned, or somebody may have
+    /// left the room. Says how far the log reaches, where that has been said. Nothing is lost when the future is dropped
+    /// before it is ready.
+    pub async fn changed(&mut self) -> Option<Head> {
+        self.0.changed().await
     }
 }
 
@@ -217,12 +240,14 @@ mod tests {
         let (mut mine, mut other) = (wake.subscribe("a"), wake.subscribe("b"));
         wake.notify("a", head(1));
         wake.notify("a", head(2));
-        assert_eq!(mine.changed().await, head(2));
+        assert_eq!(mine.changed().await, Some(head(2)));
         wake.notify("a", head(1));
         wake.notify("b", head(9));
-        assert_eq!(other.changed().await, head(9));
+        assert_eq!(other.changed().await, Some(head(9)));
         let quiet = tokio::time::timeout(std::time::Duration::ZERO, mine.changed()).await;
         assert!(quiet.is_err(), "an older head is no news");
+        wake.notify_left("a");
+        assert_eq!(mine.changed().await, Some(head(2)), "who waits looks again");
     }
 
     #[tokio::test]
@@ -231,7 +256,7 @@ mod tests {
         let mut waiter = wake.subscribe("a");
         drop(tokio::time::timeout(std::time::Duration::ZERO, waiter.changed()).await);
         wake.notify("a", head(3));
-        assert_eq!(waiter.changed().await, head(3));
+        assert_eq!(waiter.changed().await, Some(head(3)));
     }
 
     #[test]

@@ -60,8 +60,22 @@ pub(crate) enum Verb {
     Room(Room),
     /// List the rooms I am in
     Rooms,
-    /// List the members of a room
+    /// List the members of a room, whether they are there and what they are at, and who asks to come in
     Roster,
+    /// Leave a room
+    Leave,
+    /// Take an agent out of a room that I own
+    Remove(Member),
+    /// Make a member an owner of a room that I own
+    Owner(Owner),
+    /// Let an agent in that came by an invite that needs an owner's word
+    Admit(Member),
+    /// Refuse it
+    Refuse(Member),
+    /// End invites of a room
+    Revoke(Revoke),
+    /// Delete a room that I own, with its log, refs and bundles
+    DeleteRoom(DeleteRoom),
     /// Post a text or files
     Send(Send),
     /// Read what is new in a room, handoffs to me first
@@ -118,6 +132,46 @@ pub(crate) struct Connect {
     /// What this agent does, such as reviewer; an empty text takes the role away
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
+    /// What this agent is at, for those who look at a roster; in no log. An empty text takes it away
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) status: Option<String>,
+}
+
+/// An agent in a room, or that wants to be.
+#[derive(Debug, Args)]
+pub(crate) struct Member {
+    /// A name, a role, or a key or 6 or more characters of its beginning
+    #[arg(id = "member", value_name = "AGENT")]
+    pub(crate) agent: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Owner {
+    #[command(flatten)]
+    pub(crate) member: Member,
+    /// It is no owner any more
+    #[arg(long)]
+    pub(crate) drop: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Revoke {
+    /// The code, a link that ends in it, the id that invite --list shows, or all
+    #[arg(value_name = "CODE|ID|all")]
+    pub(crate) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteRoom {
+    /// The room
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The same name again, which says that it is meant
+    #[arg(value_name = "NAME")]
+    pub(crate) again: Option<String>,
+    /// It is meant: in place of the name again
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +185,12 @@ pub(crate) struct Invite {
     /// How often the code works
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_uses: Option<u32>,
+    /// Whoever comes by it waits until an owner says git parler admit
+    #[arg(long)]
+    pub(crate) approve: bool,
+    /// List the open invites that I may revoke, without their codes
+    #[arg(long, conflicts_with_all = ["approve", "max_uses"])]
+    pub(crate) list: bool,
 }
 
 #[derive(Debug, Args)]

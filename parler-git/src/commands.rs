@@ -22,6 +22,7 @@ use crate::{screen, trace};
 mod apply;
 mod completion;
 mod connect;
+mod delete_room;
 mod doctor;
 mod fetch;
 mod handoff;
@@ -31,10 +32,12 @@ mod invite;
 mod join;
 mod log;
 mod man;
+mod members;
 mod outbox;
 mod push;
 mod receipts;
 mod recv;
+mod revoke;
 mod room;
 mod rooms;
 mod roster;
@@ -123,6 +126,13 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Room(args) => room::run(context, &args, output)?,
         Verb::Rooms => rooms::run(context, output)?,
         Verb::Roster => roster::run(context, output)?,
+        Verb::Leave => members::leave(context, output)?,
+        Verb::Remove(args) => members::remove(context, &args.agent, output)?,
+        Verb::Owner(args) => members::owner(context, &args.member.agent, !args.drop, output)?,
+        Verb::Admit(args) => members::answer(context, &args.agent, true, output)?,
+        Verb::Refuse(args) => members::answer(context, &args.agent, false, output)?,
+        Verb::Revoke(args) => revoke::run(context, &args.what, output)?,
+        Verb::DeleteRoom(args) => delete_room::run(context, &args, output)?,
         Verb::Send(args) => send::run(context, &args, output)?,
         Verb::Recv(args) => recv::run(context, &args, output)?,
         Verb::Inbox => inbox::run(context, output)?,

@@ -3,7 +3,7 @@
 
 use parler_client::Client;
 use parler_protocol::api::{AgentList, Contact, Peer, RoomList};
-use parler_protocol::{AgentId, AgentName, ErrorCode, RoomName};
+use parler_protocol::{AgentId, AgentName, ErrorCode, HubId, RoomName};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{Names, likeness};
@@ -17,9 +17,57 @@ const KEY_CHARS: usize = 12;
 /// Most agents that an error lists.
 const MAX_LISTED: usize = 8;
 
+/// An agent among those of one room.
+#[derive(Debug, Clone)]
+pub(crate) struct Person {
+    pub(crate) id: AgentId,
+    pub(crate) name: AgentName,
+    pub(crate) role: Option<AgentName>,
+}
+
+/// The one of these, which are in a room or want to be, that is meant.
+pub(crate) fn person(trust: &Trust, hub: &HubId, room: &RoomName, people: &[Person], wanted: &str) -> Result<Person> {
+    let contacts: Vec<Contact> = people
+        .iter()
+        .map(|person| Contact {
+            id: person.id,
+            name: person.name.clone(),
+            role: person.role.clone(),
+            last_seen: 0,
+            rooms: vec![room.clone()],
+            dm: None,
+        })
+        .collect();
+    let known = |contact: &Contact| {
+        let belongs = |names: &mut Names| names.belongs(contact.name.as_str(), &contact.id);
+        Known::of([trust.with_names(hub, room, belongs)].into_iter())
+    };
+    let found = find(&contacts, wanted, known)?;
+    Ok(Person {
+        id: found.id,
+        name: found.name.clone(),
+        role: found.role.clone(),
+    })
+}
+
+/// Whether a direct room that is not there is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// And both come into it.
+    Made,
+    /// It is none that one is in.
+    Missing,
+}
+
 /// Opens the direct room with an agent, which goes by its label from now on. What people should know besides is added
 /// to `remarks`.
-pub(crate) fn direct_room(client: &Client, trust: &Trust, wanted: &str, remarks: &mut Vec<String>) -> Result<RoomName> {
+pub(crate) fn direct_room(
+    client: &Client,
+    trust: &Trust,
+    wanted: &str,
+    opening: Opening,
+    remarks: &mut Vec<String>,
+) -> Result<RoomName> {
     let hub = client.hub_id()?;
     let AgentList { agents } = client.agents()?;
     let me = client.identity();
@@ -55,6 +103,10 @@ pub(crate) fn direct_room(client: &Client, trust: &Trust, wanted: &str, remarks:
     }
     // The name is what the keys make of it, whatever the hub says.
     if contact.is_none_or(|contact| contact.dm.as_ref() != Some(&room)) {
+        if opening == Opening::Missing {
+            let what = format!("you are in no direct room with {}", text::name(wanted));
+            return Err(Error::new(ErrorKind::NotFound, what).then("git parler rooms"));
+        }
         client.open_dm(&key).map_err(|error| match error.code() {
             Some(ErrorCode::NotFound) => {
                 let what = format!("{} takes no direct messages from you", text::name(wanted));

@@ -18,6 +18,7 @@ use parler_protocol::{AccessToken, RoomName};
 
 use crate::agents::NameSource;
 use crate::cli::Globals;
+use crate::contacts::Opening;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::Home;
@@ -413,10 +414,34 @@ impl Context {
         Ok(Some(room))
     }
 
+    /// The room that a command needs, which makes none: a direct room is one that the agent is in already.
+    pub(crate) fn room_unopened(&self) -> Result<RoomName> {
+        let Some(agent) = self.globals.room.as_deref().and_then(|name| name.strip_prefix(DIRECT)) else {
+            return self.room();
+        };
+        contacts::direct_room(&self.client()?, &self.trust, agent, Opening::Missing, &mut Vec::new())
+    }
+
+    /// The direct room with an agent that a remote names, where the agent is known and the room is there.
+    pub(crate) fn direct_room_if_any(&self, agent: &str) -> Result<Option<RoomName>> {
+        match contacts::direct_room(&self.client()?, &self.trust, agent, Opening::Missing, &mut Vec::new()) {
+            Ok(room) => Ok(Some(room)),
+            Err(error)
+                if matches!(
+                    error.kind,
+                    ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Refused
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The direct room with an agent, by its name, role or key.
     pub(crate) fn direct_room(&self, client: &Client, agent: &str) -> Result<RoomName> {
         let mut remarks = Vec::new();
-        let room = contacts::direct_room(client, &self.trust, agent, &mut remarks);
+        let room = contacts::direct_room(client, &self.trust, agent, Opening::Made, &mut remarks);
         self.notices.borrow_mut().extend(remarks);
         room
     }

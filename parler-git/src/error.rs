@@ -243,14 +243,23 @@ impl std::error::Error for Error {}
 fn kind_of(problem: &Problem) -> ErrorKind {
     use ErrorCode as Code;
     match problem.code {
-        Code::InvalidInvite | Code::NoLongerKept | Code::NotFound | Code::UnknownBlob | Code::UnknownUpload => {
-            ErrorKind::NotFound
-        }
-        Code::NotAdmitted | Code::TokenEnded | Code::TokenScope | Code::Unauthenticated => ErrorKind::NotAuthorised,
+        Code::ApprovalPending
+        | Code::InvalidInvite
+        | Code::NoLongerKept
+        | Code::NotFound
+        | Code::UnknownBlob
+        | Code::UnknownUpload => ErrorKind::NotFound,
+        Code::ApprovalRefused
+        | Code::NotAdmitted
+        | Code::NotOwner
+        | Code::TokenEnded
+        | Code::TokenScope
+        | Code::Unauthenticated => ErrorKind::NotAuthorised,
         Code::Internal | Code::RateLimited | Code::RequestTimeout | Code::StorageFull | Code::Unavailable => {
             ErrorKind::Unreachable
         }
         Code::IdempotencyConflict
+        | Code::LastOwner
         | Code::ObjectFormatMismatch
         | Code::RefDirectoryConflict
         | Code::RefMoved

@@ -1,5 +1,5 @@
 //! `--force-with-lease` of `git parler push`, as git reads it: which refs may move to what does not contain where they
-//! were, and where they must be for that. Asks no hub.
+//! were, and where they must be for that. Asks a hub only which agent a remote `dm/AGENT` means.
 
 use git_remote_parler::address::{Address, Destination, HubChoice as AddressHub};
 use git_remote_parler::push::{Force, RefChange};
@@ -107,7 +107,15 @@ fn is_room(context: &Context, remote: &RemoteConfig, hub: &HubChoice, room: &Roo
             AddressHub::Configured => context.hub()?,
             AddressHub::At(address) => HubChoice::At(address).recognised(&context.home)?,
         };
-        if matches!(address.destination, Destination::Room(its) if its.key() == room.key()) && its_hub == *hub {
+        let is_it = match address.destination {
+            Destination::Room(its) => its.key() == room.key(),
+            // Who is meant only the hub can tell; it is not asked where no direct room is.
+            Destination::Dm(agent) if room.is_direct() && its_hub == *hub => {
+                context.direct_room_if_any(&agent)?.is_some_and(|its| its == *room)
+            }
+            Destination::Dm(_) | Destination::Service(_) => false,
+        };
+        if is_it && its_hub == *hub {
             return Ok(true);
         }
     }

@@ -246,6 +246,17 @@ impl Trust {
         })
     }
 
+    /// The user deleted the room: what was known of its log says nothing of another one of that name.
+    pub(crate) fn forget_history(&self, hub: &HubId, room: &RoomName) {
+        self.with(hub, room, |known| {
+            if let Some(file) = self.file(hub, &room.key(), HISTORY) {
+                file.update(Durability::Now, |_: Option<History>| History::default());
+            }
+            known.history = History::default();
+            known.stored.clone_from(&known.history);
+        });
+    }
+
     /// The user accepts a key under a name.
     pub(crate) fn accept_key(&self, hub: &HubId, room: &RoomName, name: &str, key: &parler_protocol::AgentId) -> bool {
         let seen = self.with_names(hub, room, |names| {

@@ -29,6 +29,7 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
         room: room.clone(),
         ttl_secs: None,
         max_uses: None,
+        approve: false,
     };
     let code = owner.calls.create_invite(&invite).unwrap().code.to_string();
     let id = owner.calls.hub_id().unwrap();

@@ -54,6 +54,7 @@ impl Stage {
             room: room.clone(),
             ttl_secs: None,
             max_uses: None,
+            approve: false,
         };
         let code = owner.calls.create_invite(&invite).unwrap().code.to_string();
         let seats = (0..SEATS).map(|number| {

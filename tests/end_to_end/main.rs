@@ -37,6 +37,7 @@ mod large_room;
 mod limits;
 mod local_hub_life;
 mod manuals;
+mod memberships;
 mod memory;
 mod meters;
 mod no_room;

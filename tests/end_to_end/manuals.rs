@@ -162,7 +162,7 @@ fn bash_completes_verbs_and_options_through_gits_own_completion() {
         let answer = completed(&user, git, words);
         answer.out().lines().map(str::to_owned).collect()
     };
-    for line in ["git parler re", "git-parler re"] {
+    for line in ["git parler rec", "git-parler rec"] {
         assert_eq!(
             lines(line).iter().map(|word| word.trim()).collect::<Vec<_>>(),
             ["recv"],

@@ -49,14 +49,15 @@ async fn a_push_travels_from_one_client_to_another() {
             room: room.room.clone(),
             ttl_secs: None,
             max_uses: Some(1),
+            approve: false,
         };
         let code = alice.create_invite(&invite).unwrap().code;
         assert_eq!(bob.rooms().unwrap().rooms, []);
         assert_eq!(
-            bob.pushes(&room.room, None, None).unwrap_err().code(),
+            bob.pushes(&room.room, None, None, None).unwrap_err().code(),
             Some(ErrorCode::NotFound)
         );
-        assert_eq!(bob.join(&code).unwrap(), room);
+        assert_eq!(bob.join(&code).unwrap().room(), Some(room.clone()));
         assert_eq!(alice.members(&room.room).unwrap().members.len(), 2);
 
         let bundles = [vec![1; 1000], vec![2; (1 << 20) + 1]];
@@ -82,13 +83,14 @@ async fn a_push_travels_from_one_client_to_another() {
             Some(ErrorCode::RefMoved)
         );
 
-        let PushesAnswer::Changed(pushes) = bob.pushes(&room.room, None, None).unwrap() else {
+        let PushesAnswer::Changed(pushes) = bob.pushes(&room.room, None, None, None).unwrap() else {
             panic!("there are pushes")
         };
         for stored in &pushes.messages {
             assert!(verify(&Message::parse(stored.get().as_bytes()).unwrap(), &id).is_valid());
         }
-        let PushesAnswer::NotModified { head } = bob.pushes(&room.room, Some(pushes.version), None).unwrap() else {
+        let PushesAnswer::NotModified { head } = bob.pushes(&room.room, Some(pushes.version), None, None).unwrap()
+        else {
             panic!("nothing is new");
         };
         assert_eq!(head, pushes.head);

@@ -137,10 +137,38 @@ async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_dow
         "refs-answer.json",
         &bob.get(&paths::refs(&room.room)).await.expect(200).json(),
     );
+    let mut carol = Agent::new(hub.address, hub.id, "carol");
+    carol.role = Some("reviewer".parse().unwrap());
+    carol.open_session().await;
+    let gated = json!({ "room": room.room, "approve": true });
+    let gated: Value = alice.post(paths::INVITES, &gated).await.expect(201).json();
+    let asked = carol.post(paths::JOIN, &json!({ "code": gated["code"] })).await;
+    assert_shape("join-pending-answer.json", &asked.expect(202).json());
+    let invites = alice.get(&paths::room_invites(&room.room)).await.expect(200);
+    assert_shape(
+        "invites-answer.json",
+        &json!({
+            "room": invites.json::<Value>()["room"],
+            "invites": [invites.json::<Value>()["invites"][0]],
+        }),
+    );
+    let status = alice.put(paths::STATUS, &fixture_json("status-request.json")).await;
+    assert_shape("status-request.json", &status.expect(200).json());
     assert_shape(
         "members-answer.json",
-        &bob.get(&paths::members(&room.room)).await.expect(200).json(),
+        &alice.get(&paths::members(&room.room)).await.expect(200).json(),
     );
+    let owner = alice
+        .put(
+            &paths::member(&room.room, &alice.id()),
+            &fixture_json("member-request.json"),
+        )
+        .await;
+    assert_shape("member-request.json", &owner.expect(200).json());
+    let revoked = alice
+        .send("DELETE", &paths::room_invites(&room.room), |request| request, "")
+        .await;
+    assert_shape("invites-revoked-answer.json", &revoked.expect(200).json());
     assert_shape("rooms-answer.json", &bob.get(paths::ROOMS).await.expect(200).json());
     let cursor = bob
         .put(&paths::cursor(&room.room), &fixture_json("cursor.json"))
@@ -260,7 +288,7 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
 
         // Joining without a session proves the key and redeems the code in one request.
         let code = asked.invite.clone().unwrap();
-        assert_eq!(client.join(&code).unwrap().room, room);
+        assert_eq!(client.join(&code).unwrap().room().unwrap().room, room);
         let proof: OpenSession = serde_json::from_value(sent("POST /v1/session")).unwrap();
         assert_eq!(
             (proof.id, &proof.name, &proof.role),
@@ -316,7 +344,7 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
             serde_json::from_str::<Value>(read).unwrap(),
             fixture_json("message.json")
         );
-        let PushesAnswer::Changed(pushes) = client.pushes(&room, None, None).unwrap() else {
+        let PushesAnswer::Changed(pushes) = client.pushes(&room, None, None, None).unwrap() else {
             panic!("no pushes")
         };
         assert_eq!(

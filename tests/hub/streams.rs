@@ -23,8 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// An event, as its lines say.
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Event {
-    name: String,
+pub(crate) struct Event {
+    pub(crate) name: String,
     id: String,
     data: String,
     retry: String,
@@ -32,13 +32,13 @@ struct Event {
 }
 
 impl Event {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.data).unwrap()
     }
 }
 
 /// An open stream. The connection ends with it.
-struct Stream {
+pub(crate) struct Stream {
     status: u16,
     headers: hyper::HeaderMap,
     body: Incoming,
@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// One that was let in, after its opening.
-    async fn begin(agent: &Agent, path: &str, last: Option<u64>) -> Self {
+    pub(crate) async fn begin(agent: &Agent, path: &str, last: Option<u64>) -> Self {
         let mut stream = Self::open(agent, path, last).await;
         assert_eq!(stream.status, 200);
         assert_eq!(stream.headers["content-type"], paths::EVENT_STREAM_TYPE);
@@ -112,7 +112,7 @@ impl Stream {
     }
 
     /// The next event that says something.
-    async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         loop {
             let event = self.next().await.expect("no end yet");
             if !event.name.is_empty() {
@@ -122,7 +122,7 @@ impl Stream {
     }
 
     /// Reads on to the end, and tells what came before.
-    async fn end(mut self) -> Vec<Event> {
+    pub(crate) async fn end(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             events.push(event);

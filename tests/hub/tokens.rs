@@ -110,7 +110,9 @@ async fn every_call_is_open_to_its_scopes_and_closed_to_all_others() {
                     .replace("{room}", room)
                     .replace("{id}", &id)
                     .replace("{seq}", "1")
-                    .replace("{name}", "post");
+                    .replace("{name}", "post")
+                    .replace("{agent}", &job.id().to_string())
+                    .replace("{invite}", "0123456789ab");
                 let url = match (method.as_str(), path.as_str()) {
                     ("GET", template::BUNDLES) => format!("{url}?ids={id}"),
                     _ => url,

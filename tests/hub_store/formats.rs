@@ -162,6 +162,7 @@ async fn write(directory: &Path) {
         code: invite(),
         expires_at: NOW + CENTURY_MS,
         max_uses: 1,
+        needs_approval: false,
         now: NOW,
     };
     store.create_invite(invite).await.unwrap();
@@ -281,7 +282,8 @@ async fn read_back(directory: &Path, format: u32) {
         assert_eq!((again.is_new, &again.stored), (false, stored));
     }
     assert_eq!(store.session(TOKEN, NOW).await.unwrap(), Some(alice.clone()));
-    assert_eq!(store.join(alice.agent, &invite(), NOW).await.unwrap().room, room("ops"));
+    let joined = store.join(alice.agent, &invite(), NOW).await.unwrap();
+    assert_eq!(joined.room().unwrap().room, room("ops"));
     if format < 2 {
         store.create_token(deploy()).await.unwrap();
     }

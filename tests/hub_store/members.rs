@@ -19,6 +19,7 @@ fn invite(by: &Principal, name: &str, letter: char, max_uses: u32) -> NewInvite 
         code: code(letter),
         expires_at: NOW + DAY_MS,
         max_uses,
+        needs_approval: false,
         now: NOW,
     }
 }
@@ -50,7 +51,7 @@ async fn an_invite_raced_by_fifty_lets_in_as_many_as_it_says() {
     assert!(members[0].owner && members[0].id == owner.agent);
     // Who is in already spends nothing, even when nothing is left.
     let again = fixture.store.join(joined[0].0.agent, &code('A'), NOW).await.unwrap();
-    assert_eq!(again.room, room("a"));
+    assert_eq!(again.room().unwrap().room, room("a"));
 }
 
 #[tokio::test]
@@ -161,7 +162,7 @@ async fn a_key_comes_in_by_admission_or_invite_and_is_known_then() {
         Err(StoreError::InvalidInvite)
     ));
     let joined = open(false, Some(code('A'))).await.unwrap().unwrap();
-    assert_eq!(joined.room, room("a"));
+    assert_eq!(joined.room().unwrap().room, room("a"));
     assert_eq!(open(false, None).await.unwrap(), None);
     fixture.store.room(guest.agent, &room("a")).await.unwrap();
 }

@@ -28,6 +28,8 @@ struct Kept<'a> {
     dropped: Vec<BundleId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     drops: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    remade: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +104,7 @@ impl Serialize for RoomState {
             gone,
             dropped: self.dropped.iter().copied().collect(),
             drops: self.drops.clone(),
+            remade: self.remade,
         };
         kept.serialize(serializer)
     }
@@ -143,6 +146,7 @@ impl<'de> Deserialize<'de> for RoomState {
         state.gone = kept.gone.into_iter().map(bundle).collect::<Result<_, D::Error>>()?;
         state.dropped = kept.dropped.into_iter().collect();
         state.drops = kept.drops;
+        state.remade = kept.remade;
         for (oid, mover) in kept.first_movers {
             state.first_movers.insert(oid, agent(mover)?.0);
         }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
-    AgentList, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, MemberList, OpenDm, Page, Posted,
-    Pushes, Receipts, RoomAnswer, RoomList, TokenCreated, TokenList, TokenSummary, WantedBundles,
+    AgentList, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, InviteList, InvitesRevoked,
+    Join, JoinPending, MemberList, OpenDm, Page, Posted, Pushes, Receipts, RoomAnswer, RoomList, SetStatus,
+    TokenCreated, TokenList, TokenSummary, WantedBundles,
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
-    AgentId, BundleId, Head, InviteCode, RoomKind, RoomName, Seq, Signed, TokenName, UploadId, paths,
+    AgentId, BundleId, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName, UploadId,
+    paths,
 };
 use serde::Serialize;
 
@@ -41,19 +43,45 @@ pub enum PushesAnswer {
     Changed(Pushes),
 }
 
+/// What became of an invite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Joined {
+    /// I am in.
+    In(RoomAnswer),
+    /// An owner has to let me in.
+    Waiting(JoinPending),
+}
+
+impl Joined {
+    /// The room, where I am in it.
+    pub fn room(self) -> Option<RoomAnswer> {
+        match self {
+            Self::In(room) => Some(room),
+            Self::Waiting(_) => None,
+        }
+    }
+}
+
 impl Client {
     /// Redeems an invite, for a key that the hub knows or not.
     ///
     /// # Errors
-    /// `invalid_invite`, and as every call.
-    pub fn join(&self, code: &InviteCode) -> Result<RoomAnswer, ClientError> {
+    /// `invalid_invite`, `approval_refused`, and as every call.
+    pub fn join(&self, code: &InviteCode) -> Result<Joined, ClientError> {
         if self.has_session() {
-            return self.call(&self.json(Method::POST, paths::JOIN, &Join { code: code.clone() })?);
+            let (parts, body) =
+                self.exchange(&self.json(Method::POST, paths::JOIN, &Join { code: code.clone() })?)?;
+            return match parts.status {
+                StatusCode::ACCEPTED => self.read_json(&body).map(Joined::Waiting),
+                _ => self.read_json(&body).map(Joined::In),
+            };
         }
         let opened = self.open_session_with(code)?;
-        opened
-            .joined
-            .ok_or_else(|| self.not_a_hub("an invite that leads into no room"))
+        match (opened.joined, opened.waiting) {
+            (Some(room), _) => Ok(Joined::In(room)),
+            (None, Some(waiting)) => Ok(Joined::Waiting(waiting)),
+            (None, None) => Err(self.not_a_hub("an invite that leads into no room")),
+        }
     }
 
     /// Makes an invite, and the channel it leads into where there is none of that name.
@@ -126,6 +154,14 @@ impl Client {
         self.call(&Request::get(paths::room(room)))
     }
 
+    /// Says what I am at, or nothing any more.
+    ///
+    /// # Errors
+    /// As every call.
+    pub fn set_status(&self, status: Option<StatusText>) -> Result<SetStatus, ClientError> {
+        self.call(&self.json(Method::PUT, paths::STATUS, &SetStatus { status })?)
+    }
+
     /// Makes a token. The answer holds a secret that is told only once.
     ///
     /// # Errors
@@ -167,6 +203,85 @@ impl Client {
     /// `not_found`, and as every call.
     pub fn members(&self, room: &RoomName) -> Result<MemberList, ClientError> {
         self.call(&Request::get(paths::members(room)))
+    }
+
+    /// Leaves a room, or removes another member from one that I own.
+    ///
+    /// # Errors
+    /// `not_found`, `not_owner`, `last_owner`, and as every call.
+    pub fn end_membership(&self, room: &RoomName, agent: &AgentId) -> Result<(), ClientError> {
+        self.exchange(&Request {
+            method: Method::DELETE,
+            ..Request::get(paths::member(room, agent))
+        })
+        .map(drop)
+    }
+
+    /// Makes a member an owner of a room that I own, or no longer one.
+    ///
+    /// # Errors
+    /// `not_found`, `not_owner`, `last_owner`, and as every call.
+    pub fn set_owner(&self, room: &RoomName, agent: &AgentId, owner: bool) -> Result<ChangeMember, ClientError> {
+        self.call(&self.json(Method::PUT, &paths::member(room, agent), &ChangeMember { owner })?)
+    }
+
+    /// Lets an agent into a room that I own, which asked for it.
+    ///
+    /// # Errors
+    /// `not_found`, `not_owner`, and as every call.
+    pub fn admit(&self, room: &RoomName, agent: &AgentId) -> Result<(), ClientError> {
+        self.exchange(&Request {
+            method: Method::PUT,
+            ..Request::get(paths::request(room, agent))
+        })
+        .map(drop)
+    }
+
+    /// Refuses it.
+    ///
+    /// # Errors
+    /// `not_found`, `not_owner`, and as every call.
+    pub fn refuse(&self, room: &RoomName, agent: &AgentId) -> Result<(), ClientError> {
+        self.exchange(&Request {
+            method: Method::DELETE,
+            ..Request::get(paths::request(room, agent))
+        })
+        .map(drop)
+    }
+
+    /// Deletes a room that I own, with all it holds.
+    ///
+    /// # Errors
+    /// `not_found`, `not_owner`, and as every call.
+    pub fn delete_room(&self, room: &RoomName) -> Result<(), ClientError> {
+        self.exchange(&Request {
+            method: Method::DELETE,
+            ..Request::get(paths::room(room))
+        })
+        .map(drop)
+    }
+
+    /// The invites of a room that are open: all of them for an owner, for others those they made.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn invites(&self, room: &RoomName) -> Result<InviteList, ClientError> {
+        self.call(&Request::get(paths::room_invites(room)))
+    }
+
+    /// Ends one of these invites, or all of them.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid_invite`, and as every call.
+    pub fn revoke_invites(&self, room: &RoomName, id: Option<&InviteId>) -> Result<InvitesRevoked, ClientError> {
+        let path = match id {
+            Some(id) => paths::room_invite(room, id),
+            None => paths::room_invites(room),
+        };
+        self.call(&Request {
+            method: Method::DELETE,
+            ..Request::get(path)
+        })
     }
 
     /// A page of a room's log.
@@ -275,7 +390,8 @@ impl Client {
         })
     }
 
-    /// The messages that carry refs or bundles, after the version that the caller knows.
+    /// The messages that carry refs or bundles, after the version that the caller knows. `drops` and `remade` are what it
+    /// was told with that.
     ///
     /// # Errors
     /// `not_found`, and as every call.
@@ -284,11 +400,15 @@ impl Client {
         room: &RoomName,
         known: Option<Seq>,
         drops: Option<&str>,
+        remade: Option<i64>,
     ) -> Result<PushesAnswer, ClientError> {
         let mut request = Request::get(paths::pushes(room, known.unwrap_or_default()));
         if let Some(known) = known {
             let drops = drops.map(|drops| format!("-{drops}")).unwrap_or_default();
-            request.headers.push((IF_NONE_MATCH, format!("\"{known}{drops}\"")));
+            let remade = remade.map(|at| format!("+{at}")).unwrap_or_default();
+            request
+                .headers
+                .push((IF_NONE_MATCH, format!("\"{known}{drops}{remade}\"")));
         }
         let (parts, body) = self.exchange(&request)?;
         if parts.status != StatusCode::NOT_MODIFIED {

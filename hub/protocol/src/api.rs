@@ -1,13 +1,29 @@
 //! Requests and answers of the hub, call by call. `docs/protocol.md` shows each with curl.
 
+mod joining;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
     AgentId, AgentName, BundleId, Challenge, DroppedMessage, Head, HubId, InviteCode, Message, MessageId, ObjectFormat,
-    Oid, Part, RefName, RoomKind, RoomName, Seq, TokenName, TokenScope, UploadId, limits,
+    Oid, Part, RefName, RoomKind, RoomName, Seq, StatusText, TokenName, TokenScope, UploadId, limits,
 };
+
+pub use joining::{
+    ChangeMember, CreateInvite, InviteCreated, InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, OpenInvite,
+};
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
 /// it has no `Debug`.
@@ -47,41 +63,9 @@ pub struct SessionOpened {
     /// The room that the invite led into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined: Option<RoomAnswer>,
-}
-
-/// `POST /v1/invites`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CreateInvite {
-    /// The room to invite into. A channel that does not exist yet is made, with the inviter as its owner.
-    pub room: RoomName,
-    /// How long the code works, seconds.
+    /// The room that the invite leads to, where an owner has to let the agent in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl_secs: Option<u64>,
-    /// How often it works.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_uses: Option<u32>,
-}
-
-/// The answer to [`CreateInvite`].
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct InviteCreated {
-    /// The code.
-    pub code: InviteCode,
-    /// The room it leads into.
-    pub room: RoomName,
-    /// The room's kind.
-    pub kind: RoomKind,
-    /// When it ends, milliseconds since 1970.
-    pub expires_at: i64,
-}
-
-/// `POST /v1/join`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Join {
-    /// The code.
-    pub code: InviteCode,
+    pub waiting: Option<JoinPending>,
 }
 
 /// `POST /v1/tokens`
@@ -224,6 +208,9 @@ pub struct RoomSummary {
     /// Of a direct room: who the other one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Peer>,
+    /// Of a room that I own: how many ask to be let in.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub requests: u64,
 }
 
 /// The other one of a direct room.
@@ -245,6 +232,9 @@ pub struct MemberList {
     pub room: RoomName,
     /// Its members, in the order they came.
     pub members: Vec<Member>,
+    /// Who asks to be let in, told to owners, the first that asked first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<JoinRequest>,
 }
 
 /// One member of a room.
@@ -258,12 +248,27 @@ pub struct Member {
     /// Its newest role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<AgentName>,
-    /// Whether it made the room.
+    /// Whether it made the room, or was made an owner of it.
     pub owner: bool,
     /// What it has acknowledged.
     pub cursor: Seq,
     /// When the hub last heard from it, milliseconds since 1970.
     pub last_seen: i64,
+    /// What would tell it of a message now.
+    #[serde(default)]
+    pub wake: WakePath,
+    /// What it says that it is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<StatusText>,
+}
+
+/// `PUT /v1/status`: what I say that I am at, for those who look at a roster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetStatus {
+    /// It; absent: nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<StatusText>,
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`: a page of the log. `after` left out: my cursor.
@@ -323,12 +328,13 @@ pub struct Reader {
 }
 
 /// What would tell an agent of a new message now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WakePath {
     /// It has a stream open that tells of this room, or waits for its next message.
     Stream,
     /// Nothing: it will see the message when it looks.
+    #[default]
     #[serde(other)]
     None,
 }
@@ -459,6 +465,10 @@ pub struct Pushes {
     /// The blobs that the room held and no longer keeps: all of them, or absent where that is as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<Vec<BundleId>>,
+    /// Present where a room of this name was deleted before this one was made: when. Whoever knows another value, or none,
+    /// knows another room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remade: Option<i64>,
     /// The messages, each exactly as stored.
     #[schemars(with = "Vec<Message>")]
     pub messages: Vec<Box<RawValue>>,

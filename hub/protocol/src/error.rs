@@ -39,6 +39,10 @@ macro_rules! error_codes {
 }
 
 error_codes! {
+    /// The agent asked to be let into the room, and waits for an owner's word.
+    ApprovalPending "approval_pending" 403 false;
+    /// An owner of the room did not let the agent in.
+    ApprovalRefused "approval_refused" 403 false;
     /// The request is not of the documented form.
     BadRequest "bad_request" 400 false;
     /// A message with refs or a bundle is not signed by its author for this hub and room.
@@ -51,6 +55,8 @@ error_codes! {
     Internal "internal" 500 true;
     /// No such invite, or it is expired or used up: one answer for all three.
     InvalidInvite "invalid_invite" 404 false;
+    /// The last owner of a room would no longer be one.
+    LastOwner "last_owner" 409 false;
     /// The path is right and the method is not one it takes.
     MethodNotAllowed "method_not_allowed" 405 false;
     /// The `Host` of the request is not one this hub answers to.
@@ -64,6 +70,8 @@ error_codes! {
     NotAdmitted "not_admitted" 403 false;
     /// Nothing there, or nothing for this agent: one answer for both.
     NotFound "not_found" 404 false;
+    /// Only an owner of the room does this.
+    NotOwner "not_owner" 403 false;
     /// The room's first push used the other object format.
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.

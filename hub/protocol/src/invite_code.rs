@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sha2::{Digest, Sha256};
+
 use crate::{ParseError, serde_as_string};
 
 /// Letters and digits that are not mistaken for each other: no I, O, 0 or 1.
@@ -24,6 +26,11 @@ impl InviteCode {
                 .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
                 .collect(),
         )
+    }
+
+    /// What names it to those who may not know the code.
+    pub fn id(&self) -> InviteId {
+        InviteId::of_hash(&Sha256::digest(&self.0).into())
     }
 
     /// The code's characters. Whoever has them can join: keep them out of logs.
@@ -64,6 +71,47 @@ impl FromStr for InviteCode {
 }
 
 serde_as_string!(InviteCode);
+
+/// Bytes of an [`InviteId`].
+const ID_BYTES: usize = 6;
+
+/// What an invite is called in lists and paths: 12 lowercase hexadecimal digits of the hash of its code, which lead nobody
+/// in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InviteId([u8; ID_BYTES]);
+
+impl InviteId {
+    /// The id of the invite whose code has this SHA-256.
+    pub fn of_hash(hash: &[u8; 32]) -> Self {
+        let mut id = [0; ID_BYTES];
+        id.copy_from_slice(&hash[..ID_BYTES]);
+        Self(id)
+    }
+
+    /// The bytes that the digits stand for.
+    pub const fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Display for InviteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for InviteId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok();
+        let id = bytes.and_then(|bytes| bytes.try_into().ok()).map(Self);
+        // It may be most of a code.
+        id.ok_or_else(|| ParseError::new("invite id", "..", "is not 12 lowercase hexadecimal digits"))
+    }
+}
+
+serde_as_string!(InviteId);
 
 #[cfg(test)]
 mod tests {

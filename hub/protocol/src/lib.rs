@@ -30,6 +30,7 @@ mod schema;
 mod seq;
 mod session_proof;
 mod signature;
+mod status_text;
 mod token;
 mod upload_id;
 
@@ -42,7 +43,7 @@ pub use error::{ErrorCode, Problem, RefConflict};
 pub use hidden::is_hidden;
 pub use history::{Claim, Claimant, Doubt, History, KnownHead, ReadMessage, Source, Stranger};
 pub use hub_id::HubId;
-pub use invite_code::InviteCode;
+pub use invite_code::{InviteCode, InviteId};
 pub use json::{JsonError, canonical_json, parse_json};
 pub use message::{Message, MessageError, Sender};
 pub use message_id::MessageId;
@@ -56,6 +57,7 @@ pub use room_name::{RoomKind, RoomName};
 pub use seq::Seq;
 pub use session_proof::{Challenge, session_proof_bytes};
 pub use signature::{Draft, SignContext, Signed, Target, Verdict, VerifyError, retry_digest, sign, verify};
+pub use status_text::StatusText;
 pub use token::{AccessToken, AccessTokenError, TOKEN_SENDER_PREFIX, TokenName, TokenScope};
 pub use upload_id::UploadId;
 

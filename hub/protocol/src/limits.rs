@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const MAX_ROOM_NAME_BYTES: usize = 64;
 /// Longest agent name or role.
 pub const MAX_AGENT_NAME_BYTES: usize = 128;
+/// Longest status text of an agent.
+pub const MAX_STATUS_BYTES: usize = 200;
 /// Longest name of a token.
 pub const MAX_TOKEN_NAME_BYTES: usize = 64;
 /// Longest ref name: git can have none that is longer, because each may have to be a file.

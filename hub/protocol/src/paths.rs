@@ -1,6 +1,6 @@
 //! The hub's URL paths and header names, shared by router, client and documentation.
 
-use crate::{BundleId, RoomName, Seq, TokenName, UploadId};
+use crate::{AgentId, BundleId, InviteId, RoomName, Seq, TokenName, UploadId};
 
 /// Liveness: 200 while the hub serves.
 pub const HEALTH: &str = "/healthz";
@@ -16,6 +16,8 @@ pub const ROOMS: &str = "/v1/rooms";
 pub const AGENTS: &str = "/v1/agents";
 /// Opens the direct room of two agents.
 pub const DMS: &str = "/v1/dms";
+/// What I say that I am at.
+pub const STATUS: &str = "/v1/status";
 /// Makes a token, lists tokens.
 pub const TOKENS: &str = "/v1/tokens";
 /// What the token that asks may do.
@@ -33,6 +35,14 @@ pub mod template {
     pub const ROOM: &str = "/v1/rooms/{room}";
     /// The members of a room.
     pub const MEMBERS: &str = "/v1/rooms/{room}/members";
+    /// One member: made an owner, or no longer one of the room.
+    pub const MEMBER: &str = "/v1/rooms/{room}/members/{agent}";
+    /// One that asked to be let into a room: let in, or refused.
+    pub const REQUEST: &str = "/v1/rooms/{room}/requests/{agent}";
+    /// The invites of a room that are open: listed, or revoked all at once.
+    pub const ROOM_INVITES: &str = "/v1/rooms/{room}/invites";
+    /// One of them: revoked.
+    pub const ROOM_INVITE: &str = "/v1/rooms/{room}/invites/{invite}";
     /// The log: read a page, append a message.
     pub const MESSAGES: &str = "/v1/rooms/{room}/messages";
     /// What became of one message.
@@ -68,6 +78,26 @@ pub fn room(room: &RoomName) -> String {
 /// `/v1/rooms/{room}/members`
 pub fn members(room: &RoomName) -> String {
     format!("{ROOMS}/{room}/members")
+}
+
+/// `/v1/rooms/{room}/members/{agent}`
+pub fn member(room: &RoomName, agent: &AgentId) -> String {
+    format!("{ROOMS}/{room}/members/{agent}")
+}
+
+/// `/v1/rooms/{room}/requests/{agent}`
+pub fn request(room: &RoomName, agent: &AgentId) -> String {
+    format!("{ROOMS}/{room}/requests/{agent}")
+}
+
+/// `/v1/rooms/{room}/invites`
+pub fn room_invites(room: &RoomName) -> String {
+    format!("{ROOMS}/{room}/invites")
+}
+
+/// `/v1/rooms/{room}/invites/{invite}`
+pub fn room_invite(room: &RoomName, invite: &InviteId) -> String {
+    format!("{ROOMS}/{room}/invites/{invite}")
 }
 
 /// `/v1/rooms/{room}/messages`

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::part::Part;
 use crate::{
-    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, MessageHash,
-    MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, TokenName, UploadId, limits, part_kind,
+    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, InviteId,
+    MessageHash, MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, StatusText, TokenName, UploadId, limits,
+    part_kind,
 };
 
 macro_rules! schemas {
@@ -48,6 +49,8 @@ schemas! {
         { "type": "string", "pattern": "^[0-9a-f]{32}$" };
     InviteCode "An invite code in any case, or a link that ends with one. Answers have the bare code."
         { "type": "string", "pattern": r"^(.*/join/)?\s*[A-HJ-NP-Za-hj-np-z2-9]{8,32}\s*$" };
+    InviteId "What an invite is called where its code is not told: the first digits of the code's SHA-256."
+        { "type": "string", "pattern": "^[0-9a-f]{12}$" };
     MessageHash "SHA-256 of a message exactly as it was stored."
         { "type": "string", "pattern": "^[0-9a-f]{64}$" };
     MessageId "A UUID, lowercase with hyphens."
@@ -60,6 +63,8 @@ schemas! {
         { "type": "string", "pattern": r"^refs/[^\x00-\x20~^:?*\[\\\x7f]+$", "maxLength": limits::MAX_REF_NAME_BYTES };
     RoomName "A room's name, found in any case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "maxLength": limits::MAX_ROOM_NAME_BYTES };
+    StatusText "What an agent says that it is at: at most 200 bytes, visible, without blanks at the ends."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_STATUS_BYTES, "pattern": r"^\S(.*\S)?$" };
     TokenName "What a token is called; unique on its hub, without case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "maxLength": limits::MAX_TOKEN_NAME_BYTES };
     UploadId "An upload under way."

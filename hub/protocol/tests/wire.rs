@@ -7,16 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use parler_protocol::api::{
-    AgentList, BeginUpload, Contact, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, Join, Member,
-    MemberList, OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList,
-    RoomAnswer, RoomHint, RoomHints, RoomList, RoomSummary, SessionOpened, TokenCreated, TokenGrant, TokenList,
-    TokenSummary, UploadProgress, WakePath, WantedBundles,
+    AgentList, BeginUpload, ChangeMember, Contact, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated,
+    InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, Member, MemberList, OpenDm, OpenInvite, OpenSession,
+    Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList,
+    RoomSummary, SessionOpened, SetStatus, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WakePath,
+    WantedBundles,
 };
 use parler_protocol::{
     AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
-    HandoffPart, Head, HubId, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate, RefsPart,
-    RoomKind, RoomName, Seq, SignContext, Signed, Target, TaskPart, TaskStatus, TextPart, TokenScope, Verdict, Work,
-    parse_json, session_proof_bytes, sign, verify,
+    HandoffPart, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate,
+    RefsPart, RoomKind, RoomName, Seq, SignContext, Signed, Target, TaskPart, TaskStatus, TextPart, TokenScope,
+    Verdict, Work, parse_json, session_proof_bytes, sign, verify,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -269,6 +270,7 @@ fn every_request_and_answer_is_as_written_down() {
             expires_at: 1_796_086_400_000,
             hub: sample.hub,
             joined: Some(room.clone()),
+            waiting: None,
         },
     );
     golden(
@@ -277,6 +279,7 @@ fn every_request_and_answer_is_as_written_down() {
             room: sample.room.clone(),
             ttl_secs: Some(3600),
             max_uses: Some(1),
+            approve: false,
         },
     );
     golden(
@@ -286,6 +289,37 @@ fn every_request_and_answer_is_as_written_down() {
             room: sample.room.clone(),
             kind: RoomKind::Channel,
             expires_at: 1_796_003_600_000,
+            approve: false,
+        },
+    );
+    golden(
+        "invites-answer.json",
+        &InviteList {
+            room: sample.room.clone(),
+            invites: vec![OpenInvite {
+                id: code.parse::<InviteCode>().unwrap().id(),
+                by: "alice".parse().unwrap(),
+                created_at: 1_796_000_000_000,
+                expires_at: 1_796_003_600_000,
+                max_uses: 50,
+                uses: 1,
+                approve: true,
+            }],
+        },
+    );
+    golden("invites-revoked-answer.json", &InvitesRevoked { revoked: 2 });
+    golden("member-request.json", &ChangeMember { owner: true });
+    golden(
+        "join-pending-answer.json",
+        &JoinPending {
+            room: sample.room.clone(),
+            kind: RoomKind::Channel,
+        },
+    );
+    golden(
+        "status-request.json",
+        &SetStatus {
+            status: Some("reviewing the checkout".parse().unwrap()),
         },
     );
     golden(
@@ -356,6 +390,7 @@ fn every_request_and_answer_is_as_written_down() {
                 unread: 1,
                 head: sample.head,
                 with: None,
+                requests: 0,
             }],
         },
     );
@@ -397,6 +432,14 @@ fn every_request_and_answer_is_as_written_down() {
                 owner: true,
                 cursor: Seq::new(41),
                 last_seen: 1_796_000_000_000,
+                wake: WakePath::Stream,
+                status: Some("reviewing the checkout".parse().unwrap()),
+            }],
+            requests: vec![JoinRequest {
+                id: bob,
+                name: "bob".parse().unwrap(),
+                role: Some("reviewer".parse().unwrap()),
+                since: 1_796_000_000_000,
             }],
         },
     );
@@ -459,6 +502,7 @@ fn every_request_and_answer_is_as_written_down() {
             next: None,
             drops: None,
             dropped: None,
+            remade: None,
             messages: vec![stored],
             head: sample.head,
         },

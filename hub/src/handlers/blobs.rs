@@ -11,6 +11,7 @@ use crate::byte_range::{Requested, requested};
 use crate::problem::Refusal;
 use crate::room_blob::RoomBlob;
 use crate::room_call::RoomCall;
+use crate::while_member::while_member;
 
 /// A blob may be anything.
 pub(crate) const MEDIA_TYPE: &str = "application/octet-stream";
@@ -33,7 +34,7 @@ pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMa
         Requested::Whole => {
             let stream = blob.send(&call, 0..blob.size()).await?;
             let length = [(header::CONTENT_LENGTH, blob.size())].map(|(name, value)| (name, HeaderValue::from(value)));
-            (StatusCode::OK, length, Body::from_stream(stream)).into_response()
+            (StatusCode::OK, length, Body::from_stream(while_member(&call, stream))).into_response()
         }
         Requested::Part(range) => {
             let length = HeaderValue::from(range.end - range.start);
@@ -41,7 +42,12 @@ pub(crate) async fn get(call: RoomCall, params: RawPathParams, headers: HeaderMa
             let place = HeaderValue::try_from(place).map_err(Refusal::internal)?;
             let stream = blob.send(&call, range).await?;
             let fields = [(header::CONTENT_LENGTH, length), (header::CONTENT_RANGE, place)];
-            (StatusCode::PARTIAL_CONTENT, fields, Body::from_stream(stream)).into_response()
+            (
+                StatusCode::PARTIAL_CONTENT,
+                fields,
+                Body::from_stream(while_member(&call, stream)),
+            )
+                .into_response()
         }
         Requested::Unsatisfiable => {
             return Err(call.refusal(Refusal::range_not_satisfiable(blob.size())).await);

@@ -21,6 +21,7 @@ use crate::room_blob::RoomBlob;
 use crate::room_call::RoomCall;
 use crate::state::SharedState;
 use crate::store::{BlobLocation, StoreError};
+use crate::while_member::while_member;
 
 /// How many blobs are looked for at once, at most.
 const LOOKED_FOR: usize = 256;
@@ -93,7 +94,7 @@ async fn answer(call: RoomCall, ids: Vec<BundleId>) -> Result<Response, Refusal>
         (header::CONTENT_TYPE, HeaderValue::from_static(paths::BUNDLES_TYPE)),
         (header::CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    let mut response = (StatusCode::OK, fields, Body::from_stream(stream)).into_response();
+    let mut response = (StatusCode::OK, fields, Body::from_stream(while_member(&call, stream))).into_response();
     call.tell_head(&mut response).await;
     Ok(response)
 }

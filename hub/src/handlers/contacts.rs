@@ -1,10 +1,10 @@
-//! Whom an agent can write to, and the direct rooms it does so in. An agent that is out of reach is answered like one
+//! Whom an agent can write to, what it tells them that it is at, and the direct rooms it does so in. An agent that is out of reach is answered like one
 //! that is not there.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use parler_protocol::api::{AgentList, OpenDm};
+use parler_protocol::api::{AgentList, OpenDm, SetStatus};
 
 use crate::answer::{json, room_json};
 use crate::auth::Authenticated;
@@ -40,6 +40,9 @@ pub(crate) async fn open(
     let (agent, other) = (principal.agent, request.agent);
     let opened = state.store.open_dm(agent, other, reach(&state), state.now_ms()).await?;
     state.wake.notify_joined(agent);
+    if !opened.is_met {
+        return Err(Refusal::not_found());
+    }
     if opened.is_new {
         state.wake.notify_joined(other);
     }
@@ -57,4 +60,14 @@ fn reach(state: &HubState) -> Reach {
         true => Reach::Everybody,
         false => Reach::SharedRooms,
     }
+}
+
+/// `PUT /v1/status`
+pub(crate) async fn set_status(
+    State(state): State<SharedState>,
+    Authenticated(principal): Authenticated,
+    Json(request): Json<SetStatus>,
+) -> Result<Response, Refusal> {
+    state.store.set_status(principal.agent, request.status.clone()).await?;
+    json(StatusCode::OK, &request)
 }

@@ -1,10 +1,10 @@
 //! Invites: made by a member, redeemed by whoever has the code.
 
-use axum::extract::State;
+use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use parler_protocol::api::{CreateInvite, Join};
-use parler_protocol::{InviteCode, limits};
+use parler_protocol::api::{CreateInvite, InviteList, InvitesRevoked, Join};
+use parler_protocol::{InviteCode, InviteId, limits};
 
 use crate::answer::{json, room_json};
 use crate::auth::{Authenticated, Peer};
@@ -13,7 +13,7 @@ use crate::handlers::sessions::limit_proofs;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
 use crate::state::SharedState;
-use crate::store::NewInvite;
+use crate::store::{Joined, NewInvite};
 
 /// `POST /v1/invites`
 pub(crate) async fn create(
@@ -39,6 +39,7 @@ pub(crate) async fn create(
         code: InviteCode::from_random(random),
         expires_at: now.saturating_add(i64::try_from(ttl_secs * 1000).unwrap_or(i64::MAX)),
         max_uses,
+        needs_approval: request.approve,
         now,
     };
     let call = RoomCall {
@@ -61,7 +62,49 @@ pub(crate) async fn join(
     Json(request): Json<Join>,
 ) -> Result<Response, Refusal> {
     limit_proofs(&state, peer)?;
-    let joined = state.store.join(principal.agent, &request.code, state.now_ms()).await?;
-    state.wake.notify_joined(principal.agent);
-    room_json(StatusCode::OK, &joined, &joined.head)
+    match state.store.join(principal.agent, &request.code, state.now_ms()).await? {
+        Joined::In(room) => {
+            state.wake.notify_joined(principal.agent);
+            room_json(StatusCode::OK, &room, &room.head)
+        }
+        // How far the log reaches is not for it yet.
+        Joined::Waiting(waiting) => json(StatusCode::ACCEPTED, &waiting),
+    }
+}
+
+/// `GET /v1/rooms/{room}/invites`
+pub(crate) async fn list(call: RoomCall) -> Result<Response, Refusal> {
+    let (agent, now) = (call.principal.agent, call.state.now_ms());
+    let (room, invites) = call.run(|| call.store().invites(agent, &call.room, now)).await?;
+    room_json(
+        StatusCode::OK,
+        &InviteList {
+            room: room.room,
+            invites,
+        },
+        &room.head,
+    )
+}
+
+/// `DELETE /v1/rooms/{room}/invites`
+pub(crate) async fn revoke_all(call: RoomCall) -> Result<Response, Refusal> {
+    revoke_some(call, None).await
+}
+
+/// `DELETE /v1/rooms/{room}/invites/{invite}`
+pub(crate) async fn revoke(call: RoomCall, params: RawPathParams) -> Result<Response, Refusal> {
+    let id = params
+        .iter()
+        .find(|(name, _)| *name == "invite")
+        .and_then(|(_, id)| id.parse::<InviteId>().ok());
+    let id = id.ok_or_else(Refusal::not_found)?;
+    revoke_some(call, Some(id)).await
+}
+
+async fn revoke_some(call: RoomCall, id: Option<InviteId>) -> Result<Response, Refusal> {
+    let (agent, now) = (call.principal.agent, call.state.now_ms());
+    let revoked = call
+        .run(|| call.store().revoke_invites(agent, &call.room, id, now))
+        .await?;
+    json(StatusCode::OK, &InvitesRevoked { revoked })
 }

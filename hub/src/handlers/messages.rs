@@ -93,6 +93,16 @@ async fn read(call: &RoomCall, after: Option<Seq>, limit: u32) -> Result<LogPage
     .await
 }
 
+/// Reads again as the member that the caller was when it began to wait: whoever has left meanwhile does not come back by it.
+async fn read_on(call: &RoomCall, after: Seq, limit: u32) -> Result<LogPage, Refusal> {
+    call.check_not_ended().await?;
+    let agent = call.principal.agent;
+    let read = call
+        .store()
+        .read(agent, &call.room, Some(after), limit, limits::MAX_PAGE_BYTES);
+    Ok(read.await?)
+}
+
 /// Reads until there is something behind `after`, the time is over, or the hub stops.
 async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duration) -> Result<LogPage, Refusal> {
     let _counted = Counted::one_more(&call.state.metrics.long_polls);
@@ -107,7 +117,7 @@ async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duratio
     // A reader that is ahead of the log has something to find out, too.
     while page.messages.is_empty() && page.head.seq == page.cursor {
         tokio::select! {
-            _ = news.changed() => page = read(call, Some(page.cursor), limit).await?,
+            _ = news.changed() => page = read_on(call, page.cursor, limit).await?,
             () = &mut deadline => break,
             () = &mut stopping => break,
         }

@@ -22,6 +22,8 @@ struct Before<'a> {
     drops: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<Vec<BundleId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remade: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -47,10 +49,10 @@ async fn answer(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Re
         .await?;
     // Who has a part knows the part's tag, which is not the one by which nothing is new.
     let place = log.next.unwrap_or(log.version);
-    let etag = match &log.drops {
-        None => format!("\"{place}\""),
-        Some(drops) => format!("\"{place}-{drops}\""),
-    };
+    let drops = log.drops.as_ref().map_or_else(String::new, |drops| format!("-{drops}"));
+    // A room made anew under a name is another one, however far it has come.
+    let remade = log.remade.map_or_else(String::new, |at| format!("+{at}"));
+    let etag = format!("\"{place}{drops}{remade}\"");
     let known: Vec<&str> = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -60,7 +62,10 @@ async fn answer(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Re
         .collect();
     let is_known = known.contains(&etag.as_str());
     // The list is long where much was given up: it is told when it has changed.
-    let of_drops = |tag: &&str| tag.trim_matches('"').split_once('-').map(|(_, drops)| drops.to_owned());
+    let of_drops = |tag: &&str| {
+        let (_, drops) = tag.trim_matches('"').split_once('-')?;
+        Some(drops.split('+').next().unwrap_or_default().to_owned())
+    };
     let dropped = match &log.drops {
         Some(drops) if !known.iter().any(|tag| of_drops(tag).as_ref() == Some(drops)) => {
             let dropped = || call.store().dropped_blobs(call.principal.agent, &call.room);
@@ -82,6 +87,7 @@ async fn answer(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Re
             next: log.next,
             drops: log.drops,
             dropped,
+            remade: log.remade,
         };
         with_messages(&before, log.messages, &After { head: log.head }, &log.head)?
     };

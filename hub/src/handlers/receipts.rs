@@ -96,9 +96,10 @@ impl Told {
 
     /// How it stands now. Each time anew it is asked whether the caller is a member.
     async fn look(&self, call: &RoomCall) -> Result<(Receipts, Head), Refusal> {
-        let agent = call.principal.agent;
+        // Whoever has left meanwhile does not come back by it.
         let found = call
-            .run(|| call.store().readers(agent, &call.room, &self.blobs))
+            .store()
+            .readers(call.principal.agent, &call.room, &self.blobs)
             .await?;
         let (presence, key) = (&call.state.presence, call.room.key());
         let others = found.readers.into_iter().filter(|reader| reader.id != self.author);

@@ -54,14 +54,20 @@ pub(crate) async fn get(call: RoomCall) -> Result<Response, Refusal> {
 
 /// `GET /v1/rooms/{room}/members`
 pub(crate) async fn members(call: RoomCall) -> Result<Response, Refusal> {
-    let (room, members) = call
-        .run(|| call.store().members(call.principal.agent, &call.room))
-        .await?;
+    let agent = call.principal.agent;
+    let (room, mut members) = call.run(|| call.store().members(agent, &call.room)).await?;
+    let (presence, key) = (&call.state.presence, call.room.key());
+    for member in &mut members {
+        member.last_seen = member.last_seen.max(presence.last_heard(&member.id).unwrap_or(0));
+        member.wake = presence.wake_path(&member.id, &key);
+    }
+    let requests = call.run(|| call.store().requests(agent, &call.room)).await?;
     room_json(
         StatusCode::OK,
         &MemberList {
             room: room.room,
             members,
+            requests,
         },
         &room.head,
     )

@@ -19,7 +19,7 @@ use crate::problem::Refusal;
 use crate::reserved_name::is_reserved;
 use crate::sessions::new_token;
 use crate::state::{HubState, SharedState};
-use crate::store::{NewSession, Principal};
+use crate::store::{Joined, NewSession, Principal};
 
 /// `POST /v1/session`
 pub(crate) async fn open(
@@ -60,10 +60,14 @@ pub(crate) async fn open(
         invite: request.invite,
         now,
     };
-    let joined = state.store.open_session(session).await?;
-    if joined.is_some() {
-        state.wake.notify_joined(request.id);
-    }
+    let (joined, waiting) = match state.store.open_session(session).await? {
+        Some(Joined::In(room)) => {
+            state.wake.notify_joined(request.id);
+            (Some(room), None)
+        }
+        Some(Joined::Waiting(waiting)) => (None, Some(waiting)),
+        None => (None, None),
+    };
     json(
         StatusCode::OK,
         &SessionOpened {
@@ -71,6 +75,7 @@ pub(crate) async fn open(
             expires_at,
             hub: state.hub,
             joined,
+            waiting,
         },
     )
 }

@@ -16,6 +16,7 @@ use crate::handlers::messages::idempotency_key;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
 use crate::uploads::{Held, Place, Upload, wrong_offset};
+use crate::while_member::Reader;
 
 /// `POST /v1/rooms/{room}/uploads`
 pub(crate) async fn begin(
@@ -87,9 +88,14 @@ async fn take(
     if let Some(length) = content_length(headers) {
         uploads.check_length(upload, offset.saturating_add(length))?;
     }
+    let mut sender = Reader::of(call);
     loop {
         let piece = tokio::select! {
             piece = reader.next() => piece,
+            () = sender.somebody_left() => match sender.check().await {
+                Ok(()) => continue,
+                Err(error) => Err(error.into()),
+            },
             () = held.wanted() => return Err(wrong_offset(held.settle().await?)),
         };
         let result = match piece {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parler_protocol::{BundleId, ErrorCode, Problem, RoomName, Seq, TokenName, UploadId, paths};
+use parler_protocol::{AgentId, BundleId, ErrorCode, InviteId, Problem, RoomName, Seq, TokenName, UploadId, paths};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -107,6 +107,8 @@ impl Writer {
         let schema = match of {
             "blobs" => self.generator.subschema_for::<BundleId>(),
             "messages" => self.generator.subschema_for::<Seq>(),
+            "invites" => self.generator.subschema_for::<InviteId>(),
+            "members" | "requests" => self.generator.subschema_for::<AgentId>(),
             "rooms" => self.generator.subschema_for::<RoomName>(),
             "tokens" => self.generator.subschema_for::<TokenName>(),
             "uploads" => self.generator.subschema_for::<UploadId>(),

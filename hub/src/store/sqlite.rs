@@ -8,6 +8,7 @@ mod blobs;
 mod connection;
 mod contacts;
 mod data_directory;
+mod departures;
 mod envelope;
 mod failure;
 mod fetches;
@@ -16,6 +17,8 @@ mod invites;
 mod log;
 mod members;
 mod new_database;
+mod open_error;
+mod outsiders;
 mod readers;
 mod refs;
 mod repetition;
@@ -29,13 +32,17 @@ mod writer;
 
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use parler_protocol::api::{Contact, InviteCreated, Member, RefList, RoomAnswer, RoomSummary, TokenSummary};
-use parler_protocol::{AgentId, BundleId, Head, HubId, InviteCode, RoomKind, RoomName, Seq, TokenName};
+use parler_protocol::api::{
+    Contact, InviteCreated, JoinRequest, Member, OpenInvite, RefList, RoomAnswer, RoomSummary, TokenSummary,
+};
+use parler_protocol::{
+    AgentId, BundleId, Head, HubId, InviteCode, InviteId, RoomKind, RoomName, Seq, StatusText, TokenName,
+};
 use rusqlite::Row;
 
 use self::data_directory::DataDirectory;
@@ -46,12 +53,13 @@ use crate::disk_space::FreeFloor;
 use crate::fail_point::{FailPoint, reached};
 
 pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
+pub use self::open_error::OpenError;
 pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
-    Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DroppedBlobs, DroppedMessages, LogPage, LogSlice,
-    Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store, StoreError,
-    TokenHash, TokenHolder,
+    Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DeletedRoom, DroppedBlobs, DroppedMessages,
+    Joined, LogPage, LogSlice, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store,
+    StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -68,53 +76,6 @@ pub struct SqliteOptions {
     pub free_floor: FreeFloor,
     /// Where the writer counts its commits.
     pub commits: CommitStats,
-}
-
-/// Why a data directory cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it open.
-    #[error("{} is in use by another hub", .0.display())]
-    InUse(PathBuf),
-    /// A newer program wrote it.
-    #[error("{} has format {found}, this program knows formats up to {known}: use the newer program", path.display())]
-    NewerFormat {
-        /// The database.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The newest format this program knows.
-        known: i64,
-    },
-    /// An older program wrote it, and it is not to be changed.
-    #[error("{} has format {found}, and can be looked at in format {newest}: start the hub with this program once", path.display())]
-    OlderFormat {
-        /// The database.
-        path: PathBuf,
-        /// Its format.
-        found: i64,
-        /// The one this program looks at.
-        newest: i64,
-    },
-    /// The database is another program's.
-    #[error("{} is not a hub's database", .0.display())]
-    NotAHub(PathBuf),
-    /// A file cannot be made or opened.
-    #[error("cannot open {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The database cannot be read or written.
-    #[error("cannot open {}: {source}", path.display())]
-    Database {
-        /// The database.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
 }
 
 /// A [`Store`] in a directory.
@@ -166,7 +127,7 @@ impl Store for SqliteStore {
         self.hub
     }
 
-    async fn open_session(&self, session: NewSession) -> Result<Option<RoomAnswer>, StoreError> {
+    async fn open_session(&self, session: NewSession) -> Result<Option<Joined>, StoreError> {
         self.writer
             .run(SMALL_BYTES, move |batch| sessions::open(batch, &session))
             .await
@@ -183,6 +144,14 @@ impl Store for SqliteStore {
         self.writer
             .run(SMALL_BYTES, move |batch| {
                 members::admit(batch.connection, &hub, &agent, &rooms, now)
+            })
+            .await
+    }
+
+    async fn set_status(&self, agent: AgentId, status: Option<StatusText>) -> Result<(), StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                agents::set_status(batch.connection, &agent, status.as_ref())
             })
             .await
     }
@@ -213,7 +182,7 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<RoomAnswer, StoreError> {
+    async fn join(&self, agent: AgentId, code: &InviteCode, now: i64) -> Result<Joined, StoreError> {
         let code = code.clone();
         self.writer
             .run(SMALL_BYTES, move |batch| {
@@ -228,6 +197,95 @@ impl Store for SqliteStore {
         self.writer
             .run(SMALL_BYTES, move |batch| {
                 members::join_channel(batch, &room, &agent, now)
+            })
+            .await
+    }
+
+    async fn end_membership(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        now: i64,
+    ) -> Result<RoomName, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                departures::end_membership(batch, &room, &by, &agent, now)
+            })
+            .await
+    }
+
+    async fn set_owner(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        is_owner: bool,
+    ) -> Result<RoomName, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                departures::set_owner(batch, &room, &by, &agent, is_owner)
+            })
+            .await
+    }
+
+    async fn delete_room(&self, room: &RoomName, by: AgentId, now: i64) -> Result<DeletedRoom, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                departures::delete_room(batch, &room, &by, now)
+            })
+            .await
+    }
+
+    async fn requests(&self, agent: AgentId, room: &RoomName) -> Result<Vec<JoinRequest>, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| outsiders::waiting(connection, &room, &agent))
+            .await
+    }
+
+    async fn answer_request(
+        &self,
+        room: &RoomName,
+        by: AgentId,
+        agent: AgentId,
+        admits: bool,
+        now: i64,
+    ) -> Result<RoomName, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                outsiders::answer(batch, &room, &by, &agent, admits, now)
+            })
+            .await
+    }
+
+    async fn invites(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        now: i64,
+    ) -> Result<(RoomAnswer, Vec<OpenInvite>), StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| invites::list(connection, &room, &agent, now))
+            .await
+    }
+
+    async fn revoke_invites(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        id: Option<InviteId>,
+        now: i64,
+    ) -> Result<u64, StoreError> {
+        let room = room.clone();
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                invites::revoke(batch, &room, &agent, id.as_ref(), now)
             })
             .await
     }

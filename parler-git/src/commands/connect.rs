@@ -1,12 +1,13 @@
 //! `git parler connect`: says hello to a hub as an agent, and keeps what was chosen for this work tree.
 
-use parler_protocol::{AgentName, ErrorCode};
+use parler_client::Client;
+use parler_protocol::{AgentName, ErrorCode, StatusText};
 use serde_json::json;
 
 use crate::choice::Choice;
 use crate::cli::Connect;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hubs::HubChoice;
 use crate::output::Output;
 use crate::text;
@@ -26,6 +27,7 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
         Err(error) => return Err(error.into()),
     };
     choice.keep(context)?;
+    let status = set_status(args, &client, hub_id.is_some(), output)?;
     if context.globals.agent.is_some() && context.repository_if_any().is_none() {
         output.remark(
             "outside of a repository --as names the agent of every work tree (git config --global parler.agent); \
@@ -44,14 +46,34 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
             format!("{who} is to speak to the hub at {address}, and is not let in yet")
         }
     };
-    output.either(
-        &line,
-        &json!({
-            "hub": { "choice": choice.hub.to_config(), "address": address.to_string(), "id": hub_id },
-            "admitted": hub_id.is_some(),
-            "name": identity.name,
-            "role": identity.role,
-            "id": identity.key.id(),
-        }),
-    )
+    let mut value = json!({
+        "hub": { "choice": choice.hub.to_config(), "address": address.to_string(), "id": hub_id },
+        "admitted": hub_id.is_some(),
+        "name": identity.name,
+        "role": identity.role,
+        "id": identity.key.id(),
+    });
+    if let Some(status) = status {
+        value["status"] = json!(status);
+    }
+    output.either(&line, &value)
+}
+
+/// Tells the hub what this agent is at, where that is said: the outer none where it is not.
+fn set_status(
+    args: &Connect,
+    client: &Client,
+    is_admitted: bool,
+    output: &mut Output,
+) -> Result<Option<Option<StatusText>>> {
+    let Some(text) = &args.status else { return Ok(None) };
+    if !is_admitted {
+        output.remark("what this agent is at is not told: the hub has not let it in yet");
+        return Ok(None);
+    }
+    let status = match text.as_str() {
+        "" => None,
+        text => Some(text.parse::<StatusText>().map_err(Error::usage)?),
+    };
+    Ok(Some(client.set_status(status)?.status))
 }

@@ -1,5 +1,7 @@
 //! `git parler invite`: a code that lets others into a room.
 
+use parler_client::Client;
+use parler_protocol::RoomName;
 use parler_protocol::api::CreateInvite;
 use parler_protocol::limits::MAX_INVITE_TTL;
 use serde_json::json;
@@ -20,12 +22,16 @@ pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Resu
         Some(group) => parse_room(group, "--group")?,
         None => context.room()?,
     };
+    let client = context.client()?;
+    if args.list {
+        return list(&client, &room, output);
+    }
     let invite = CreateInvite {
         room,
+        approve: args.approve,
         ttl_secs: Some(parse_ttl("--ttl", &args.ttl, MAX_INVITE_TTL)?),
         max_uses: args.max_uses,
     };
-    let client = context.client()?;
     let made = client
         .create_invite(&invite)
         .map_err(|error| in_room(&invite.room, error))?;
@@ -44,6 +50,30 @@ pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Resu
         made.code.as_str(),
         &json!({
             "code": made.code, "link": link, "room": made.room, "kind": made.kind, "expiresAt": made.expires_at,
+            "approve": made.approve,
         }),
     )
+}
+
+/// The open invites that this agent may revoke.
+fn list(client: &Client, room: &RoomName, output: &mut Output) -> Result<()> {
+    let list = client.invites(room).map_err(|error| in_room(room, error))?;
+    if output.is_json() {
+        return output.json(&list);
+    }
+    if list.invites.is_empty() {
+        output.remark(&format!("no invite into room '{room}' is open that you may revoke"));
+    }
+    for invite in &list.invites {
+        let approve = if invite.approve { " · an owner lets in" } else { "" };
+        output.line(&format!(
+            "{} · by {} · used {} of {} · until {}{approve}",
+            invite.id,
+            text::name(invite.by.as_str()),
+            invite.uses,
+            invite.max_uses,
+            text::local_time(invite.expires_at)
+        ))?;
+    }
+    Ok(())
 }

@@ -1,15 +1,17 @@
 //! `git parler join`: a code, or a link with a code in it, makes this agent a member of a room.
 
-use parler_client::HubAddress;
+use parler_client::{HubAddress, Identity, Joined};
 use parler_protocol::InviteCode;
+use parler_protocol::api::JoinPending;
 use serde_json::json;
 
 use crate::choice::Choice;
 use crate::cli::Join;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::{Chosen, HubChoice};
 use crate::output::Output;
+use crate::text;
 
 pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result<()> {
     context.require_agent()?;
@@ -53,10 +55,34 @@ pub(super) fn run(context: &Context, args: &Join, output: &mut Output) -> Result
             later.to_config()
         ));
     }
+    let address = client.address().to_string();
+    let joined = match joined {
+        Joined::In(joined) => joined,
+        Joined::Waiting(waiting) => return tell_waiting(&waiting, &address, client.identity(), output),
+    };
     output.either(
         &format!("joined room '{}'", joined.room),
-        &json!({ "room": joined.room, "kind": joined.kind, "head": joined.head, "hub": client.address().to_string() }),
+        &json!({
+            "room": joined.room, "kind": joined.kind, "head": joined.head, "hub": address, "waiting": false,
+        }),
     )
+}
+
+/// An owner has to let this agent in. Whether one has, each command about the room finds out.
+fn tell_waiting(waiting: &JoinPending, address: &str, me: &Identity, output: &mut Output) -> Result<()> {
+    let room = &waiting.room;
+    let what = format!(
+        "room '{room}' waits for an owner to let you in: git parler admit {} --room {room}",
+        text::name(me.name.as_str())
+    );
+    let error = Error::new(ErrorKind::NotFound, what).then(format!("git parler recv --room {room} when one has"));
+    if !output.is_json() {
+        return Err(error);
+    }
+    output.json(&json!({
+        "room": room, "kind": waiting.kind, "head": null, "hub": address, "waiting": true,
+    }))?;
+    Err(error.told())
 }
 
 /// The hub of a link `https://HOST/join/CODE` or `parler://HOST/join/CODE`; none of a code alone.

@@ -26,11 +26,16 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     let labels = room_labels::column(rooms.rooms.iter().map(|room| &room.room));
     for (room, label) in rooms.rooms.iter().zip(&labels) {
         output.line(&format!(
-            "{label}  {} · {} · {} unread · head {}",
+            "{label}  {} · {} · {} unread · head {}{}",
             room.kind,
             text::count(room.members, "member"),
             room.unread,
-            room.head.seq
+            room.head.seq,
+            match room.requests {
+                0 => String::new(),
+                1 => " · 1 asks to come in".to_owned(),
+                more => format!(" · {more} ask to come in"),
+            }
         ))?;
     }
     Ok(())

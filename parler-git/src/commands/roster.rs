@@ -1,11 +1,13 @@
 //! `git parler roster`: who is in a room.
 
 use parler_protocol::AgentName;
+use parler_protocol::api::WakePath;
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
 use crate::room_log::in_room;
+use crate::view::field;
 use crate::{screen, text};
 
 /// How much of a key is shown.
@@ -26,11 +28,26 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         let owner = if member.owner { " · owner" } else { "" };
         let key = &member.id.to_string()[..KEY_CHARS];
         let facts = format!(
-            " · key {key}{owner} · read to {} · seen {}",
+            " · key {key}{owner} · read to {} · {} · seen {}",
             member.cursor,
+            match member.wake {
+                WakePath::Stream => "watching now",
+                WakePath::None => "sees what comes at its next recv",
+            },
             text::local_time(member.last_seen)
         );
         output.line(&screen::fit("", &who, &facts))?;
+        if let Some(status) = &member.status {
+            output.text(&field("status", status.as_str()))?;
+        }
+    }
+    for request in &members.requests {
+        let who = text::name_and_role(request.name.as_str(), request.role.as_ref().map(AgentName::as_str));
+        let key = &request.id.to_string()[..KEY_CHARS];
+        output.line(&format!(
+            "{who} · key {key} · asks to come in since {}: git parler admit {key}, or refuse",
+            text::local_time(request.since)
+        ))?;
     }
     Ok(())
 }

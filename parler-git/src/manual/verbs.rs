@@ -7,11 +7,13 @@ use super::markup::Section;
 #[cfg(test)]
 pub(super) const NAMES: &[&str] = &[
     "accept",
+    "admit",
     "apply",
     "cancel",
     "completion",
     "connect",
     "decline",
+    "delete-room",
     "doctor",
     "done",
     "fail",
@@ -21,11 +23,17 @@ pub(super) const NAMES: &[&str] = &[
     "inbox",
     "invite",
     "join",
+    "leave",
     "log",
     "man",
     "outbox",
+    "owner",
     "push",
     "recv",
+    "refuse",
+    "remove",
+    "revoke",
+    "roster",
     "send",
     "show",
     "status",
@@ -35,9 +43,11 @@ pub(super) const NAMES: &[&str] = &[
 pub(super) fn sections(verb: &str) -> &'static [Section] {
     match verb {
         "accept" | "cancel" | "decline" | "done" | "fail" => RECEIPT,
+        "admit" | "refuse" => ADMIT,
         "apply" => APPLY,
         "completion" => COMPLETION,
         "connect" => CONNECT,
+        "delete-room" => DELETE_ROOM,
         "doctor" => DOCTOR,
         "fetch" => FETCH,
         "handoff" => HANDOFF,
@@ -45,17 +55,31 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "inbox" => INBOX,
         "invite" => INVITE,
         "join" => JOIN,
+        "leave" => LEAVE,
         "log" => LOG,
         "man" => MAN,
         "outbox" => OUTBOX,
+        "owner" => OWNER,
         "push" => PUSH,
         "recv" => RECV,
+        "remove" => REMOVE,
+        "revoke" => REVOKE,
+        "roster" => ROSTER,
         "send" => SEND,
         "show" => SHOW,
         "status" => STATUS,
         _ => &[],
     }
 }
+
+const ADMIT: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Answers an agent that came by an invite of `git parler invite --approve`: `admit` lets it into the room, also after \
+         a no, and `refuse` does not. Only an owner of the room may. `git parler roster` lists who asks. The agent is told at \
+         its next command about the room.",
+    )],
+)];
 
 const APPLY: &[Section] = &[
     (
@@ -118,6 +142,23 @@ const CONNECT: &[Section] = &[
             "git parler connect --hub https://hub.example --as bob --role reviewer",
         )],
     ),
+];
+
+const DELETE_ROOM: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Deletes a room that this agent owns, for all its members: its log, its refs, and the bundles and files that \
+                 no other room holds. There is no way back. It has to be said twice: with the name again, or with `--yes`.",
+            ),
+            Text(
+                "The name is free afterwards. Whoever knew the room is told that one made anew under its name is another, \
+                 and accepts it with `git parler trust --history`.",
+            ),
+        ],
+    ),
+    ("EXAMPLES", &[Lines("git parler delete-room feature feature")]),
 ];
 
 const DOCTOR: &[Section] = &[
@@ -216,7 +257,9 @@ const INVITE: &[Section] = &[
         "DESCRIPTION",
         &[Text(
             "Prints a code that lets others into a room, and makes the room where there is none of that name. Whoever has \
-             the code can come in until its time or its uses are over.",
+             the code can come in until its time or its uses are over, or it is revoked; with `--approve` only when an owner \
+             has said `git parler admit`. `--list` shows the open invites that this agent may revoke, by an id in place of the \
+             code.",
         )],
     ),
     (
@@ -236,6 +279,15 @@ const JOIN: &[Section] = &[
     ),
     ("EXAMPLES", &[Lines("git parler join https://hub.example/join/CODE")]),
 ];
+
+const LEAVE: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Ends this agent's membership of the room. Its invites and its tokens end there with it; its messages stay. The last \
+         owner of a room with other members makes another one an owner first. Who has left a direct room comes back by writing \
+         into it; the other one cannot bring it back. On the local hub, using a channel is joining it again.",
+    )],
+)];
 
 const LOG: &[Section] = &[
     (
@@ -301,6 +353,14 @@ const OUTBOX: &[Section] = &[
         )],
     ),
 ];
+
+const OWNER: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Makes a member an owner of a room that this agent owns; with `--drop`, no longer one. Owners remove members, let in \
+         who asks, revoke all invites and tokens of the room, and delete it. A room with members keeps an owner.",
+    )],
+)];
 
 const PUSH: &[Section] = &[
     (
@@ -393,6 +453,34 @@ const RECV: &[Section] = &[
         ],
     ),
 ];
+
+const REMOVE: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Takes an agent out of a room that this agent owns, at once: what it waits for or is being sent there ends, and so do \
+         the invites and tokens that it made there. Its messages stay, and what it has read it keeps. It comes in again only by \
+         an invite that is made later.",
+    )],
+)];
+
+const REVOKE: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[Text(
+            "Ends an invite: one that this agent made, or any of a room that it owns. It is named by its code, a link, or the id \
+             that `git parler invite --list` shows; `all` ends all of these. Who is in stays in.",
+        )],
+    ),
+    ("EXAMPLES", &[Lines("git parler revoke all --room feature")]),
+];
+
+const ROSTER: &[Section] = &[(
+    "DESCRIPTION",
+    &[Text(
+        "Lists the members of a room: name, role and key, how far each has read, when it was last heard of, whether it is \
+         watching now, and what it says that it is at (`git parler connect --status`). Owners also see who asks to come in.",
+    )],
+)];
 
 const SEND: &[Section] = &[
     (

@@ -45,7 +45,8 @@ impl RawClient {
     #[track_caller]
     pub fn join(&self, code: &str) -> RoomName {
         let code: InviteCode = code.parse().expect("an invite code");
-        self.calls.join(&code).expect("an invite").room
+        let joined = self.calls.join(&code).expect("an invite");
+        joined.room().expect("an invite that leads in at once").room
     }
 
     /// The log's head.

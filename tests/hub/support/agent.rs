@@ -127,6 +127,11 @@ impl Agent {
         .await
     }
 
+    /// A request without a body.
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, |request| request, "").await
+    }
+
     /// Posts JSON as it is.
     pub(crate) async fn post_bytes(&self, path: &str, body: impl Into<Bytes>) -> Answer {
         self.send(

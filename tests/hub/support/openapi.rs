@@ -24,6 +24,9 @@ pub(crate) async fn authenticated_calls(agent: &Agent) -> Vec<(String, String)> 
     calls
 }
 
+/// A key that no agent has.
+const NOBODY: &str = "UBMGMZTGMZTGMZTGMZTGMZTGMZTGMZTGMZTGMZTGMZTGMZTGMZTGNGPY";
+
 /// A path of the document with something in place of each parameter.
 pub(crate) fn filled(path: &str) -> String {
     let segments: Vec<&str> = path.split('/').collect();
@@ -34,6 +37,8 @@ pub(crate) fn filled(path: &str) -> String {
             "blobs" => "a".repeat(64),
             "messages" => "1".to_owned(),
             "uploads" => "a".repeat(32),
+            "invites" => "a".repeat(12),
+            "members" | "requests" => NOBODY.to_owned(),
             _ => "r".to_owned(),
         };
         filled = format!("{filled}/{segment}");

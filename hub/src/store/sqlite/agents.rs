@@ -1,6 +1,6 @@
 //! The keys a hub knows, with their newest names. An agent becomes known when it is admitted and stays so.
 
-use parler_protocol::AgentId;
+use parler_protocol::{AgentId, StatusText};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::failure::Failure;
@@ -36,4 +36,12 @@ pub(super) fn note(connection: &Connection, principal: &Principal, now: i64) -> 
     let role = principal.role.as_ref().map(|role| role.as_str());
     let parameters = (principal.agent.as_bytes(), principal.name.as_str(), role, now);
     Ok(upsert.query_row(parameters, |row| row.get(0))?)
+}
+
+/// Notes what a known agent says that it is at.
+pub(super) fn set_status(connection: &Connection, agent: &AgentId, status: Option<&StatusText>) -> Result<(), Failure> {
+    connection
+        .prepare_cached("UPDATE agents SET status = ?2 WHERE id = ?1")?
+        .execute((agent.as_bytes(), status.map(StatusText::as_str)))?;
+    Ok(())
 }

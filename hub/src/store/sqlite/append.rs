@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, refs, retention, tokens};
+use super::{agents, blobs, column, outsiders, refs, retention, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
@@ -64,7 +64,7 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         return Ok(Plan::Repetition(earlier.answer(append, agent)?));
     }
     if !may_post {
-        return Err(StoreError::NotFound.into());
+        return Err(outsiders::refusal(connection, &room, Some(agent))?.into());
     }
     let brought = append.blob.as_ref().map(|blob| (blob.id(), blob.size()));
     for reference in &append.refers_to {

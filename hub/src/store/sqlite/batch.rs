@@ -86,6 +86,12 @@ impl<'writer> Batch<'writer> {
         self.memory.appended += 1;
     }
 
+    /// The room is no more. Last of what deletes it, like [`Batch::advance`].
+    pub(super) fn forget_room(&mut self, room: i64) {
+        self.memory.heads.remove(&room);
+        self.memory.grown_rooms.retain(|grown| *grown != room);
+    }
+
     /// The row of a known agent.
     pub(super) fn agent(&mut self, agent: &AgentId) -> Result<Option<i64>, Failure> {
         if let Some(row) = self.memory.agents.get(agent) {

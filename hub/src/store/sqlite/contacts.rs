@@ -23,15 +23,17 @@ pub(super) fn open_dm(
     let me = agents::find(connection, agent)?.ok_or(StoreError::NotAdmitted)?;
     let them = agents::find(connection, other)?.ok_or(StoreError::NotFound)?;
     let name = RoomName::direct(agent, other);
-    let (room, is_in) = match rooms::find(connection, &name, Some(me))? {
+    let (room, is_in, is_met) = match rooms::find(connection, &name, Some(me))? {
         // Where both are in, nothing else counts.
         Some((room, membership)) => {
-            if !members::is_member(connection, room.row, them)? {
+            let is_met = members::is_member(connection, room.row, them)?;
+            if !is_met && membership.is_some() {
                 return Err(StoreError::NotFound.into());
             }
-            (Some(room), membership.is_some())
+            // Where both have left, each comes back by itself.
+            (Some(room), membership.is_some(), is_met)
         }
-        None => (None, false),
+        None => (None, false, true),
     };
     if !is_in && (me == them || !reaches(connection, me, them, reach)?) {
         return Err(StoreError::NotFound.into());
@@ -52,7 +54,11 @@ pub(super) fn open_dm(
         members::insert(connection, room.row, me, false, now)?;
     }
     let answer: RoomAnswer = room.answer(batch.head(&room).head());
-    Ok(OpenedDm { room: answer, is_new })
+    Ok(OpenedDm {
+        room: answer,
+        is_new,
+        is_met,
+    })
 }
 
 /// Whether one agent can write to the other. Nobody writes to a token.

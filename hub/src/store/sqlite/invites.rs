@@ -1,15 +1,16 @@
 //! Invites, by the hash of their code: who reads the database cannot join with what is there. Unknown, expired and used
 //! up are one answer, and a use is counted in the transaction that lets the agent in.
 
-use parler_protocol::api::{InviteCreated, RoomAnswer};
-use parler_protocol::{HubId, InviteCode, RoomKind};
-use rusqlite::OptionalExtension;
+use parler_protocol::api::{InviteCreated, JoinPending, OpenInvite, RoomAnswer};
+use parler_protocol::{AgentId, HubId, InviteCode, InviteId, RoomKind, RoomName};
+use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agents, members, rooms};
-use crate::store::{NewInvite, StoreError};
+use super::outsiders::{self, Standing};
+use super::{agents, members, parsed, rooms};
+use crate::store::{Joined, NewInvite, StoreError};
 
 /// Expired invites removed when one is made: more than one, so that they do not pile up.
 const PRUNED_AT_ONCE: i64 = 16;
@@ -39,8 +40,8 @@ pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> 
         .execute((invite.now, PRUNED_AT_ONCE))?;
     connection
         .prepare_cached(
-            "INSERT INTO invites (code_hash, room, invited_by, created_at, expires_at, max_uses, uses)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)",
+            "INSERT INTO invites (code_hash, room, invited_by, created_at, expires_at, max_uses, uses, needs_approval)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)",
         )?
         .execute((
             hash(&invite.code),
@@ -49,32 +50,110 @@ pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> 
             invite.now,
             invite.expires_at,
             invite.max_uses,
+            invite.needs_approval,
         ))?;
     Ok(InviteCreated {
         code: invite.code.clone(),
         room: room.name,
         kind: room.kind,
         expires_at: invite.expires_at,
+        approve: invite.needs_approval,
     })
 }
 
-/// Lets a known agent in.
-pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: i64) -> Result<RoomAnswer, Failure> {
+/// Lets a known agent in, or lets it ask an owner to.
+pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: i64) -> Result<Joined, Failure> {
     let connection = batch.connection;
-    let found: Option<(i64, bool)> = connection
-        .prepare_cached("SELECT room, uses < max_uses FROM invites WHERE code_hash = ?1 AND expires_at > ?2")?
-        .query_row((hash(code), now), |row| Ok((row.get(0)?, row.get(1)?)))
+    let found: Option<(i64, bool, i64, bool)> = connection
+        .prepare_cached(
+            "SELECT room, uses < max_uses, created_at, needs_approval FROM invites
+             WHERE code_hash = ?1 AND expires_at > ?2",
+        )?
+        .query_row((hash(code), now), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .optional()?;
-    let (room, is_left) = found.ok_or(StoreError::InvalidInvite)?;
-    if !members::is_member(connection, room, agent)? {
-        if !is_left {
-            return Err(StoreError::InvalidInvite.into());
-        }
-        connection
-            .prepare_cached("UPDATE invites SET uses = uses + 1 WHERE code_hash = ?1")?
-            .execute([hash(code)])?;
-        members::insert(connection, room, agent, false, now)?;
+    let (row, is_left, created_at, needs_approval) = found.ok_or(StoreError::InvalidInvite)?;
+    let room = rooms::by_row(connection, row)?;
+    let head = batch.head(&room).head();
+    if members::is_member(connection, row, agent)? {
+        return Ok(Joined::In(room.answer(head)));
     }
-    let room = rooms::by_row(connection, room)?;
-    Ok(room.answer(batch.head(&room).head()))
+    let waiting = JoinPending {
+        room: room.name.clone(),
+        kind: room.kind,
+    };
+    match outsiders::find(connection, row, agent)? {
+        Some((Standing::Waiting, _)) if needs_approval => return Ok(Joined::Waiting(waiting)),
+        Some((Standing::Refused, since)) if since >= created_at => {
+            return Err(StoreError::ApprovalRefused(room.name).into());
+        }
+        Some((Standing::Removed, since)) if since >= created_at => return Err(StoreError::InvalidInvite.into()),
+        _ if !is_left => return Err(StoreError::InvalidInvite.into()),
+        _ => {}
+    }
+    connection
+        .prepare_cached("UPDATE invites SET uses = uses + 1 WHERE code_hash = ?1")?
+        .execute([hash(code)])?;
+    if needs_approval {
+        outsiders::set(connection, row, agent, Standing::Waiting, now)?;
+        return Ok(Joined::Waiting(waiting));
+    }
+    outsiders::forget(connection, row, agent)?;
+    members::insert(connection, row, agent, false, now)?;
+    Ok(Joined::In(room.answer(head)))
+}
+
+/// The invites of a room that are open, the oldest first: for an owner all of them, for others those they made.
+pub(super) fn list(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    now: i64,
+) -> Result<(RoomAnswer, Vec<OpenInvite>), Failure> {
+    let (room, membership) = rooms::of_member(connection, room, agent)?;
+    let mut select = connection.prepare_cached(
+        "SELECT i.code_hash, a.name, i.created_at, i.expires_at, i.max_uses, i.uses, i.needs_approval
+         FROM members m JOIN invites i ON i.room = m.room JOIN agents a ON a.agent = i.invited_by
+         WHERE m.member = ?1 AND (m.is_owner = 1 OR i.invited_by = m.agent) AND i.expires_at > ?2 AND i.uses < i.max_uses
+         ORDER BY i.created_at, i.code_hash",
+    )?;
+    let mut rows = select.query((membership.row, now))?;
+    let mut invites = Vec::new();
+    while let Some(row) = rows.next()? {
+        invites.push(OpenInvite {
+            id: InviteId::of_hash(&row.get(0)?),
+            by: parsed(row, 1)?,
+            created_at: row.get(2)?,
+            expires_at: row.get(3)?,
+            max_uses: row.get(4)?,
+            uses: row.get(5)?,
+            approve: row.get(6)?,
+        });
+    }
+    Ok((room.answer(room.end.head()), invites))
+}
+
+/// Ends one invite, or all that the agent may end: an owner any, others those they made. Says how many were open.
+pub(super) fn revoke(
+    batch: &mut Batch<'_>,
+    room: &RoomName,
+    agent: &AgentId,
+    id: Option<&InviteId>,
+    now: i64,
+) -> Result<u64, Failure> {
+    let connection = batch.connection;
+    let (_, membership) = rooms::of_member(connection, room, agent)?;
+    let revoked = connection
+        .prepare_cached(
+            "DELETE FROM invites WHERE expires_at > ?2 AND uses < max_uses AND code_hash IN (
+                 SELECT i.code_hash FROM members m JOIN invites i ON i.room = m.room
+                 WHERE m.member = ?1 AND (m.is_owner = 1 OR i.invited_by = m.agent)
+                       AND (?3 IS NULL OR substr(i.code_hash, 1, 6) = ?3))",
+        )?
+        .execute((membership.row, now, id.map(|id| id.as_bytes().as_slice())))?;
+    match (id, revoked) {
+        (Some(_), 0) => Err(StoreError::InvalidInvite.into()),
+        (_, revoked) => Ok(revoked as u64),
+    }
 }

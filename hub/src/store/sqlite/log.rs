@@ -4,7 +4,7 @@ use parler_protocol::{AgentId, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::failure::Failure;
-use super::{column, retention, rooms, seq_of};
+use super::{column, departures, retention, rooms, seq_of};
 use crate::store::{LogPage, Need, PushLog};
 
 /// Messages after `after`, or after the agent's cursor. A page ends when it has `limit` messages or passes `max_bytes`.
@@ -71,6 +71,7 @@ pub(super) fn pushes(
     }
     let drops = retention::drops(connection, room.row)?.map(|(count, newest)| format!("{count}.{newest}"));
     Ok(PushLog {
+        remade: departures::deleted_at(connection, &room.name)?,
         room: room.name,
         drops,
         version: room.end.push_seq,

@@ -1,12 +1,12 @@
 //! Who is in a room, and what each has acknowledged. Coming in twice is coming in once, and a cursor never goes back.
 
-use parler_protocol::api::{Member, RoomAnswer};
+use parler_protocol::api::{Member, RoomAnswer, WakePath};
 use parler_protocol::{AgentId, Head, HubId, RoomKind, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, column, optional, parsed, rooms, seq_of};
+use super::{agent_id, agents, column, departures, optional, outsiders, parsed, rooms, seq_of};
 use crate::store::{Admission, StoreError};
 
 /// Adds a member. It must not be one.
@@ -33,7 +33,12 @@ pub(super) fn join_channel(
     let agent = agents::find(batch.connection, agent)?.ok_or(StoreError::NotAdmitted)?;
     let room = rooms::channel(batch.connection, room)?.ok_or(StoreError::NotFound)?;
     if !is_member(batch.connection, room.row, agent)? {
-        insert(batch.connection, room.row, agent, false, now)?;
+        if outsiders::find(batch.connection, room.row, agent)?.is_some() {
+            return Err(StoreError::NotFound.into());
+        }
+        // One that its last member has left is whose comes first.
+        let is_owner = !departures::has_owner(batch.connection, room.row)?;
+        insert(batch.connection, room.row, agent, is_owner, now)?;
     }
     Ok(room.answer(batch.head(&room).head()))
 }
@@ -59,7 +64,9 @@ pub(super) fn admit(
             Some((found, _)) if found.kind != RoomKind::Channel => return Err(StoreError::NotFound.into()),
             Some((_, Some(_))) => {}
             Some((found, None)) => {
-                insert(connection, found.row, row, false, now)?;
+                let is_owner = !departures::has_owner(connection, found.row)?;
+                insert(connection, found.row, row, is_owner, now)?;
+                outsiders::forget(connection, found.row, row)?;
                 admission.joined.push(found.name);
             }
             None => {
@@ -79,7 +86,7 @@ pub(super) fn list(
 ) -> Result<(RoomAnswer, Vec<Member>), Failure> {
     let (room, _) = rooms::of_member(connection, room, agent)?;
     let mut select = connection.prepare_cached(
-        "SELECT a.id, a.name, a.role, m.is_owner, m.cursor, a.last_seen
+        "SELECT a.id, a.name, a.role, m.is_owner, m.cursor, a.last_seen, a.status
          FROM members m JOIN agents a ON a.agent = m.agent WHERE m.room = ?1 ORDER BY m.member",
     )?;
     let mut rows = select.query([room.row])?;
@@ -92,6 +99,9 @@ pub(super) fn list(
             owner: row.get(3)?,
             cursor: seq_of(row.get(4)?),
             last_seen: row.get(5)?,
+            // Only the hub itself knows.
+            wake: WakePath::None,
+            status: optional(row, 6)?,
         });
     }
     Ok((room.answer(room.end.head()), members))

@@ -141,6 +141,10 @@ pub(super) fn drop_messages(
 /// that may need them.
 pub(super) fn drop_blobs(connection: &Connection, drop: &BlobDrop) -> Result<Option<DroppedBlobs>, Failure> {
     let (room, _) = rooms::find(connection, &drop.room, None)?.ok_or(StoreError::NotFound)?;
+    if room.end.seq < drop.as_of {
+        // Another one, under the same name.
+        return Ok(None);
+    }
     let mut spoken_of = Vec::new();
     {
         let mut select = connection

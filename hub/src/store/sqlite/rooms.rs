@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row};
 
 use super::batch::{Batch, RoomHead};
 use super::failure::Failure;
-use super::{agent_id, agents, members, optional, parsed, seq_of, tokens};
+use super::{agent_id, agents, members, optional, outsiders, parsed, seq_of, tokens};
 use crate::store::{Need, StoreError};
 
 /// A room, as its row has it. Within a batch its end may be older than [`Batch::head`].
@@ -76,7 +76,8 @@ pub(super) fn of_member(
     let agent = agents::find(connection, agent)?;
     match find(connection, room, agent)? {
         Some((room, Some(membership))) => Ok((room, membership)),
-        _ => Err(StoreError::NotFound.into()),
+        Some((room, None)) => Err(outsiders::refusal(connection, &room, agent)?.into()),
+        None => Err(StoreError::NotFound.into()),
     }
 }
 
@@ -92,7 +93,8 @@ pub(super) fn for_caller(
     match find(connection, room, Some(agent))? {
         Some((room, Some(membership))) => Ok((room, membership.cursor)),
         Some((room, None)) if tokens::may(connection, room.row, agent, need)? => Ok((room, Seq::ZERO)),
-        _ => Err(StoreError::NotFound.into()),
+        Some((room, None)) => Err(outsiders::refusal(connection, &room, Some(agent))?.into()),
+        None => Err(StoreError::NotFound.into()),
     }
 }
 
@@ -184,7 +186,8 @@ pub(super) fn create(
 pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomSummary>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT r.name, r.kind, r.head_seq, r.head_h, m.cursor,
-                (SELECT count(*) FROM members others WHERE others.room = r.room), p.id, p.name, p.role
+                (SELECT count(*) FROM members others WHERE others.room = r.room), p.id, p.name, p.role,
+                (SELECT count(*) FROM outsiders o WHERE o.room = r.room AND o.state = 'waiting' AND m.is_owner = 1)
          FROM agents a JOIN members m ON m.agent = a.agent JOIN rooms r ON r.room = m.room
               LEFT JOIN dms d ON d.room = r.room
               LEFT JOIN agents p ON p.agent = iif(d.first = a.agent, d.second, d.first)
@@ -205,6 +208,7 @@ pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomS
                 h: ChainHash::from_bytes(row.get(3)?),
             },
             with: peer(row)?,
+            requests: row.get::<_, i64>(9)?.unsigned_abs(),
         });
     }
     Ok(rooms)

@@ -1,18 +1,17 @@
 //! Sessions, by the hash of their token. One that has ended is as one that never was.
 
-use parler_protocol::api::RoomAnswer;
 use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
 use super::{agent_id, agents, invites, optional, parsed};
-use crate::store::{NewSession, Principal, StoreError, TokenHash};
+use crate::store::{Joined, NewSession, Principal, StoreError, TokenHash};
 
 /// Ended sessions removed when one is opened: more than one, so that they do not pile up.
 const PRUNED_AT_ONCE: i64 = 16;
 
 /// Opens a session and redeems the invite, or does neither.
-pub(super) fn open(batch: &mut Batch<'_>, session: &NewSession) -> Result<Option<RoomAnswer>, Failure> {
+pub(super) fn open(batch: &mut Batch<'_>, session: &NewSession) -> Result<Option<Joined>, Failure> {
     let NewSession {
         principal,
         token,
