@@ -16,6 +16,8 @@ pub(crate) struct Reader {
     agent: AgentId,
     room: RoomName,
     departures: FactSubscription,
+    /// Whether it may have left before anybody listened.
+    is_new: bool,
 }
 
 impl Reader {
@@ -26,13 +28,16 @@ impl Reader {
             agent: call.principal.agent,
             room: call.room.clone(),
             departures: call.state.wake.subscribe_left(&call.room.key()),
+            is_new: true,
         }
     }
 
     /// Waits until somebody has left the room, perhaps this one. Nothing is lost when the future is dropped before it is
     /// ready; afterwards [`Reader::check`] has to come to its end.
     pub(crate) async fn somebody_left(&mut self) {
-        self.departures.changed().await;
+        if !std::mem::take(&mut self.is_new) {
+            self.departures.changed().await;
+        }
     }
 
     /// Whether the reader is in the room still.

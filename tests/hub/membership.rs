@@ -245,7 +245,7 @@ async fn what_is_under_way_ends_with_the_membership() {
     let hub = TestHub::start().await;
     let ([alice, bob, carol], room) = room_of_three(&hub).await;
     // More than sockets hold on the way.
-    let blob = bytes(24 << 20, 1);
+    let blob = bytes(16 << 20, 1);
     let answer: RoomAnswer = alice.get(&paths::room(&room)).await.expect(200).json();
     let push = Push::new()
         .branch("main", None, Some(crate::support::oid('a')))

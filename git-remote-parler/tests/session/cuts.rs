@@ -134,7 +134,7 @@ impl Pusher {
 
     /// The push that makes message `number`: a look, and a message unless it is there.
     fn push(&self, client: &Client, number: u64) -> Result<(), ClientError> {
-        match client.pushes(&self.room, Some(Seq::new(number - 1)), None)? {
+        match client.pushes(&self.room, Some(Seq::new(number - 1)), None, None)? {
             PushesAnswer::NotModified { head } => self.post(client, number, &head),
             PushesAnswer::Changed(pushes) => {
                 assert_eq!(pushes.version, Seq::new(number));
@@ -234,7 +234,7 @@ fn a_read_that_is_cut_at_any_byte_gives_every_byte_or_fails() {
     pusher.push(&pusher.owner, 1).unwrap();
     let room = &pusher.room;
     let read = |client: &Client| -> Result<(), ClientError> {
-        let PushesAnswer::Changed(pushes) = client.pushes(room, None, None)? else {
+        let PushesAnswer::Changed(pushes) = client.pushes(room, None, None, None)? else {
             panic!("nothing is known yet");
         };
         assert_eq!(pushes.messages.len(), 1);

@@ -58,8 +58,8 @@ pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DeletedRoom, DroppedBlobs, DroppedMessages,
-    Joined, LogPage, LogSlice, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders, Store,
-    StoreError, TokenHash, TokenHolder,
+    Joined, LogPage, LogSlice, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders,
+    Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
