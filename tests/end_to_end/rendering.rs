@@ -130,6 +130,10 @@ const VERBS: &[(&str, &[Trial])] = &[
         ],
     ),
     (
+        "admit",
+        &[Trial::Members(&["admit {x}"]), Trial::Hub(&["admit x --room x"])],
+    ),
+    (
         "apply",
         &[
             Trial::Members(&["apply {b}", "apply {x}"]),
@@ -142,6 +146,13 @@ const VERBS: &[(&str, &[Trial])] = &[
     (
         "decline",
         &[Trial::Members(&["decline {h} --note x", "decline {x} --note x"])],
+    ),
+    (
+        "delete-room",
+        &[
+            Trial::Members(&["delete-room {x} {x}"]),
+            Trial::Hub(&["delete-room x x"]),
+        ],
     ),
     ("demo", &[Trial::Nothing]),
     (
@@ -177,10 +188,11 @@ const VERBS: &[(&str, &[Trial])] = &[
         "invite",
         &[
             Trial::Members(&["invite --group {x}"]),
-            Trial::Hub(&["invite --group x"]),
+            Trial::Hub(&["invite --group x", "invite --list --room x"]),
         ],
     ),
     ("join", &[Trial::Members(&["join {x}"]), Trial::Hub(&["join ABCD2345"])]),
+    ("leave", &[Trial::Hub(&["leave --room x"])]),
     (
         "log",
         &[
@@ -190,6 +202,10 @@ const VERBS: &[(&str, &[Trial])] = &[
     ),
     ("man", &[Trial::Nothing]),
     ("outbox", &[Trial::Members(&["outbox"]), Trial::Nothing]),
+    (
+        "owner",
+        &[Trial::Members(&["owner {x}"]), Trial::Hub(&["owner x --room x"])],
+    ),
     (
         "push",
         &[
@@ -203,6 +219,18 @@ const VERBS: &[(&str, &[Trial])] = &[
             Trial::Members(&["recv --limit 3", "recv", "recv --all", "recv --since 4"]),
             Trial::Hub(&["recv --room x", "recv --room x --all"]),
         ],
+    ),
+    (
+        "refuse",
+        &[Trial::Members(&["refuse {x}"]), Trial::Hub(&["refuse x --room x"])],
+    ),
+    (
+        "remove",
+        &[Trial::Members(&["remove {x}"]), Trial::Hub(&["remove x --room x"])],
+    ),
+    (
+        "revoke",
+        &[Trial::Members(&["revoke {x}"]), Trial::Hub(&["revoke all --room x"])],
     ),
     (
         "room",
