@@ -12,7 +12,7 @@ use crate::base::{is_local, ordinary_remotes, without_credentials};
 use crate::fetch::Notice;
 use crate::fetch_plan::External;
 use crate::git::one_line;
-use crate::object_fetch::{Depth, fetch_objects};
+use crate::object_fetch::{Depth, abandoned_lock, fetch_objects};
 use crate::repository::{RemoteConfig, Repository, RepositoryError};
 
 /// How long the other remotes may take, all together, for what one fetch from a room misses.
@@ -186,7 +186,7 @@ impl<'a> BaseFetch<'a> {
         match result {
             Ok(()) => true,
             Err(error) => {
-                self.failure = Some(error.to_string());
+                self.failure = abandoned_lock(self.repository).or_else(|| Some(error.to_string()));
                 false
             }
         }

@@ -9,6 +9,7 @@ use parler_protocol::{BundleId, ObjectFormat, Oid, RefName, RoomName};
 
 pub use crate::base_fetch::MissingBase;
 use crate::import::{ImportError, ImportLimits, Imported, PinTiming};
+use crate::lock_claim;
 use crate::packed_refs;
 use crate::pins::{self, PIN_ROOT, Pin};
 use crate::quarantine;
@@ -263,6 +264,7 @@ impl<'a> Fetcher<'a> {
         // What a killed fetch left is as large as what it had fetched, and must not wait until there is something new.
         quarantine::sweep(&self.repository.objects_dir());
         packed_refs::sweep(self.repository.common_dir());
+        lock_claim::sweep(self.repository.common_dir());
         let mut run = Run::new(self, timing);
         run.bring_objects(wants)?;
         Ok(self.with_pins_packed(run.fetched, timing))

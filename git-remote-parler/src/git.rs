@@ -7,13 +7,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 mod child;
+mod ended;
 mod environment;
 mod living;
 mod message;
@@ -24,6 +26,7 @@ mod stderr;
 mod trace;
 
 pub use child::GitChild;
+pub use ended::{Ended, was_ended};
 pub use environment::GitEnvironment;
 pub use living::end_fetches;
 pub use message::one_line;
@@ -33,6 +36,9 @@ use stderr::Onlookers;
 use trace::ChildTrace;
 
 use crate::terminal::Terminal;
+
+/// Held by many while they start children, by one alone while its child is to hold a file of ours.
+static STARTING: RwLock<()> = RwLock::new(());
 
 /// Says which process started a child that may go on without it.
 const PARENT: &str = "PARLER_CHILD_OF";
@@ -193,6 +199,7 @@ impl Git {
                 meters: Terminal::none(),
                 traces: self.traces.clone(),
             },
+            shared: None,
         }
     }
 
@@ -226,6 +233,7 @@ pub struct GitCommand {
     answer_bytes: usize,
     meters: Terminal,
     onlookers: Onlookers,
+    shared: Option<OwnedFd>,
 }
 
 impl GitCommand {
@@ -295,6 +303,12 @@ impl GitCommand {
         self.env(PARENT, std::process::id().to_string())
     }
 
+    /// Has the child hold this open file as well, with the lock of it that the kernel knows, until both have ended.
+    pub(crate) fn sharing(mut self, file: OwnedFd) -> Self {
+        self.shared = Some(file);
+        self
+    }
+
     /// Starts the child with pipes to all three streams. Its limits hold before it is fed a byte.
     pub fn spawn(mut self) -> Result<GitChild, GitError> {
         self.put_name();
@@ -303,7 +317,7 @@ impl GitCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let trace = ChildTrace::of(&self.command);
-        let child = self.command.spawn().map_err(|source| GitError::Spawn {
+        let child = self.start().map_err(|source| GitError::Spawn {
             program: self.command.get_program().into(),
             source,
         })?;
@@ -334,8 +348,18 @@ impl GitCommand {
     pub fn run_for_status(self, input: &[u8]) -> Result<(ExitStatus, Vec<u8>), GitError> {
         let mut child = self.spawn()?;
         child.feed(input)?;
-        let end = child.end()?;
-        Ok((end.status, end.stdout))
+        child.finish_with_status()
+    }
+
+    fn start(&mut self) -> io::Result<Child> {
+        let Some(file) = self.shared.take() else {
+            let _others = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+            return self.command.spawn();
+        };
+        let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+        // A plain duplicate is what the next child gets, whichever that is.
+        let _inherited = rustix::io::dup(file)?;
+        self.command.spawn()
     }
 
     fn put_name(&mut self) {
@@ -357,7 +381,7 @@ pub enum GitError {
         /// What the system said.
         source: io::Error,
     },
-    /// It ended with a failure; the message is git's own, one escaped line.
+    /// It ended with a failure, or by a signal that is its own doing; the message is git's own, one escaped line.
     #[error("git {command}: {message}")]
     Failed {
         /// The git command.
@@ -366,6 +390,14 @@ pub enum GitError {
         code: Option<i32>,
         /// The line of stderr that tells most.
         message: String,
+    },
+    /// Somebody else ended it.
+    #[error("git {command} was ended by {source}")]
+    Ended {
+        /// The git command.
+        command: &'static str,
+        /// The signal.
+        source: Ended,
     },
     /// It was waited for as long as we wait, and was ended.
     #[error("git {command} did not finish within {} s", patience.as_secs())]

@@ -13,6 +13,7 @@ pub mod git;
 pub mod held;
 pub mod import;
 mod keep;
+mod lock_claim;
 pub mod meter;
 mod object_fetch;
 pub mod pack;

@@ -11,6 +11,7 @@ use parler_protocol::{BundleId, Oid};
 use crate::bundle::HeaderRef;
 use crate::git::{GitChild, GitCommand, GitError, Side};
 use crate::import::{ImportError, Imported};
+use crate::lock_claim::LockClaim;
 use crate::packed_refs::{NewRef, Obstacle, PackedRefs};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
@@ -129,6 +130,8 @@ pub(crate) struct Transaction {
     packed: Option<PackedRefs>,
     /// Holds the locks of what is to be as it was, and of the pins that it writes. None where there is neither.
     child: Option<GitChild>,
+    /// What tells whose the child's locks are.
+    claim: Option<LockClaim>,
     /// Lies on the disk that git was told not to wait for.
     unflushed: Option<File>,
 }
@@ -150,6 +153,7 @@ impl Transaction {
             return Ok(Self {
                 packed,
                 child: None,
+                claim: None,
                 unflushed: None,
             });
         }
@@ -160,24 +164,37 @@ impl Transaction {
         if unflushed.is_some() {
             command = command.setting(WITHOUT_WAITING);
         }
-        let mut child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
+        let claim = LockClaim::of_refs(repository, pins, verify);
+        if let Some(shared) = claim.as_ref().and_then(LockClaim::shared) {
+            command = command.sharing(shared);
+        }
+        let child = command.args(["--stdin", "-m", "parler: import"]).spawn()?;
+        // From here on the drop removes what the child cannot.
+        let mut this = Self {
+            packed,
+            child: Some(child),
+            claim,
+            unflushed,
+        };
         let mut input = String::from("start\n");
+        // First: git locks in this order and may have to wait, and a lock on a pin is known as ours at any moment.
+        for pin in pins {
+            input.push_str(&format!("update {} {}\n", pin.name, pin.oid));
+        }
         for local in verify {
             // Not through a symbolic ref (refs/remotes/origin/HEAD): git would note the look in that ref's log, as a
             // move to nowhere.
             input.push_str(&format!("option no-deref\nverify {} {}\n", local.name, local.oid));
         }
-        for pin in pins {
-            input.push_str(&format!("update {} {}\n", pin.name, pin.oid));
-        }
         input.push_str("prepare\n");
-        child.feed(input.as_bytes())?;
-        child.wait_for_answer(b"prepare: ok\n")?;
-        Ok(Self {
-            packed,
-            child: Some(child),
-            unflushed,
-        })
+        if let Some(child) = &mut this.child {
+            child.feed(input.as_bytes())?;
+            child.wait_for_answer(b"prepare: ok\n")?;
+        }
+        if let Some(claim) = &mut this.claim {
+            claim.note();
+        }
+        Ok(this)
     }
 
     /// Writes the refs.
@@ -203,8 +220,12 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // At the end of its input git gives up a prepared transaction and removes its locks. After a commit: no effect.
-        if let Some(child) = &mut self.child {
-            let _ = child.finish();
+        let Some(child) = &mut self.child else { return };
+        let end = child.finish();
+        // One that has an exit code has removed its locks.
+        let has_code = matches!(end, Ok(_) | Err(GitError::Failed { code: Some(_), .. }));
+        if let Some(claim) = self.claim.take().filter(|_| !has_code) {
+            claim.release();
         }
     }
 }

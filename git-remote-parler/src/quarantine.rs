@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::git::{GitCommand, GitEnvironment};
 use crate::held::{ATTEMPTS, lock_unless_gone};
 use crate::keep::Keep;
+use crate::lock_claim;
 use crate::packed_refs;
 
 /// Begins as git's own object quarantines do, so that `git prune` clears away what we should ever leave.
@@ -38,6 +39,7 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
 pub fn remove_all_and(end: impl FnOnce()) {
     let there = there();
     let _locks = packed_refs::remove_all();
+    let _claims = lock_claim::remove_all();
     let began = Instant::now();
     for directory in there.iter() {
         // A git child that has not ended yet may put a file into it, and makes the directory anew where it is gone.

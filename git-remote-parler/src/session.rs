@@ -11,6 +11,7 @@ use parler_protocol::{ObjectFormat, RoomName};
 use crate::address::{Address, Destination, HubChoice};
 use crate::advertisement;
 use crate::fetch::{FetchError, Fetched};
+use crate::lock_claim;
 use crate::push::{PushError, RoomLookup};
 use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
@@ -241,6 +242,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         if let Some(repository) = &self.repository {
             // What a killed fetch left must not wait until there is something new to fetch.
             quarantine::sweep(&repository.objects_dir());
+            lock_claim::sweep(repository.common_dir());
         }
         let Some(Looked::There(room)) = &self.room else {
             return Ok("\n".to_owned());

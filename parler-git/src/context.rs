@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use git_remote_parler::git::{Git, GitError, Side};
+use git_remote_parler::git::{Git, GitError, Side, was_ended};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
 use git_remote_parler::room_cache::RoomCache;
 use git_remote_parler::terminal::Terminal;
@@ -20,7 +20,7 @@ use crate::agents::NameSource;
 use crate::cli::Globals;
 use crate::contacts::Opening;
 use crate::environment::Environment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::home::Home;
 use crate::hubs::{self, Chosen, HubChoice};
 use crate::identity::Agent;
@@ -503,6 +503,7 @@ pub(crate) fn parse_room(name: &str, from: &str) -> Result<RoomName> {
 impl From<RepositoryError> for Error {
     fn from(error: RepositoryError) -> Self {
         match error {
+            _ if was_ended(&error) => Self::fatal(error).then(AGAIN),
             RepositoryError::NotARepository { .. } => {
                 Self::fatal(error).then("run it inside of a repository, or make one: git init")
             }
@@ -523,6 +524,8 @@ impl From<RepositoryError> for Error {
 
 impl From<git_remote_parler::git::GitError> for Error {
     fn from(error: git_remote_parler::git::GitError) -> Self {
-        Self::fatal(error)
+        let is_ended = was_ended(&error);
+        let error = Self::fatal(error);
+        if is_ended { error.then(AGAIN) } else { error }
     }
 }

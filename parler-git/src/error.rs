@@ -74,6 +74,9 @@ impl ErrorKind {
     }
 }
 
+/// What helps where something came between.
+pub(crate) const AGAIN: &str = "run the same command again";
+
 /// Why a command failed: what, naming the thing, and where it helps the next command.
 #[derive(Debug)]
 pub(crate) struct Error {
@@ -317,9 +320,7 @@ impl From<ClientError> for Error {
             ClientError::Lost { .. }
             | ClientError::Deadline { .. }
             | ClientError::TooSlow { .. }
-            | ClientError::Stopped { .. } => {
-                Self::new(ErrorKind::Unreachable, error).then("run the same command again")
-            }
+            | ClientError::Stopped { .. } => Self::new(ErrorKind::Unreachable, error).then(AGAIN),
             ClientError::NotAHub { .. } => Self::new(ErrorKind::Unreachable, error),
             ClientError::OutcomeUnknown { .. } => {
                 Self::new(ErrorKind::Unreachable, error).then("git parler recv --all shows whether it is")

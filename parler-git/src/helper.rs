@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use git_remote_parler::address::{Address, HubChoice as AddressHub};
 use git_remote_parler::fetch::FetchError;
+use git_remote_parler::git::was_ended;
 use git_remote_parler::push::PushError;
 use git_remote_parler::repository::{Repository, RepositoryError};
 use git_remote_parler::room::RoomError;
@@ -132,6 +133,7 @@ fn told(context: &Context, error: &SessionError) -> String {
         Some(ClientError::OutcomeUnknown { .. }) => {
             format!("{error}; run the same git command again: what was stored is up to date then")
         }
+        _ if was_ended(error) => format!("{error}; run the same git command again"),
         _ => error.to_string(),
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::file_lock;
 use crate::home::{Home, create_private, create_private_dir, read_private, write_private};
 use crate::hubs::HubChoice;
@@ -315,7 +315,7 @@ impl Outbox {
         file_lock::take(&path, PATIENCE).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 let what = "another command has been sending what waits for the hub for a while";
-                Error::new(ErrorKind::Unreachable, what).then("run the same command again")
+                Error::new(ErrorKind::Unreachable, what).then(AGAIN)
             }
             _ => Error::io(format_args!("lock {}", path.display()), &error),
         })

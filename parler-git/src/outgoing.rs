@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::text;
 
 /// Longest name of a file, as file systems have it.
@@ -203,7 +203,7 @@ pub(crate) fn changed(shown: impl std::fmt::Display) -> Error {
         ErrorKind::Conflict,
         format_args!("{shown} was changed while it was read"),
     )
-    .then("run the same command again")
+    .then(AGAIN)
 }
 
 fn check_size(shown: impl std::fmt::Display, size: u64) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use git_remote_parler::git::was_ended;
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
     CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
@@ -17,7 +18,7 @@ use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName, Seq};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::handoffs::Ledger;
 use crate::hubs::HubChoice;
 use crate::input::text_of;
@@ -416,6 +417,7 @@ impl From<CutOff> for Error {
 impl From<PushError> for Error {
     fn from(error: PushError) -> Self {
         match error {
+            _ if was_ended(&error) => Self::fatal(error).then(AGAIN),
             PushError::Room(error) => error.into(),
             PushError::Repository(error) => error.into(),
             PushError::Client(error) => error.into(),

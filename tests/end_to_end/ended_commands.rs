@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use parler_harness::{Agent, CuttingProxy, DEADLINE, HubProcess, Mishap, Point, Repository, Snapshot, World};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
+use super::shallow::helper_of;
 use super::untouched::assert_tidy;
 use super::{hub_server, noise, world};
 
 /// A hub behind a proxy, somebody who writes and somebody who reads.
 struct Stage<'w> {
+    world: &'w World,
     proxy: CuttingProxy,
     _hub: HubProcess,
     author: Repository<'w>,
@@ -40,6 +42,7 @@ fn stage(world: &World) -> Stage<'_> {
     alice.git("push --quiet parler::room/ended main").success();
     alice.parler("send --room ended hello").success();
     Stage {
+        world,
         author,
         alice,
         place,
@@ -54,9 +57,16 @@ pub(crate) fn half_written(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-        let is_ours = [".new-", ".parler-", "tmp_", ".tmp"]
-            .iter()
-            .any(|begin| name.starts_with(begin));
+        let is_ours = [
+            ".new-",
+            ".parler-",
+            "locks.parler-",
+            "packed-refs.parler-",
+            "tmp_",
+            ".tmp",
+        ]
+        .iter()
+        .any(|begin| name.starts_with(begin));
         // What our own state is locked by stays, by design, and means nothing.
         let is_lock = name.ends_with(".lock") && path.components().any(|part| part.as_os_str() == ".git");
         if is_ours || is_lock {
@@ -85,8 +95,9 @@ impl Ended<'_, '_> {
         before();
         proxy.cut([]);
         self.agent.git(self.command).success();
-        after();
+        // What judges it speaks with the hub as well.
         let carried = proxy.carried();
+        after();
         let places = [
             Point::Down(carried.down / 3),
             Point::Up(carried.up / 2),
@@ -94,10 +105,12 @@ impl Ended<'_, '_> {
             Point::Up(carried.up / 5),
         ];
         let mut ended = 0;
-        for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let by_git = [(Signal::TERM, true)].into_iter().filter(|_| self.has_helper());
+        let all = [Signal::INT, Signal::TERM, Signal::KILL].map(|signal| (signal, false));
+        for (signal, is_alone) in all.into_iter().chain(by_git) {
             for place in &places[..self.places] {
                 before();
-                ended += usize::from(self.ended_at(*place, signal));
+                ended += usize::from(self.ended_at(*place, signal, is_alone));
                 if signal == Signal::KILL {
                     again();
                 }
@@ -110,9 +123,14 @@ impl Ended<'_, '_> {
         assert!(ended > self.places, "{}: only {ended}", self.command);
     }
 
-    /// Ends it at a place. False: it was over before, because the hub had less to say this time.
-    fn ended_at(&self, place: Point, signal: Signal) -> bool {
-        let what = format!("{}: {signal:?} at {place:?}", self.command);
+    /// Whether git runs it, and a helper for that.
+    fn has_helper(&self) -> bool {
+        !self.command.starts_with("parler ")
+    }
+
+    /// Ends it at a place, or its helper alone. False: it was over before, because the hub had less to say this time.
+    fn ended_at(&self, place: Point, signal: Signal, is_alone: bool) -> bool {
+        let what = format!("{}: {signal:?} at {place:?}, alone: {is_alone}", self.command);
         self.stage.proxy.break_at(place, Mishap::Stall);
         let running = self.agent.start_git(self.command);
         let begun = Instant::now();
@@ -124,13 +142,20 @@ impl Ended<'_, '_> {
             assert!(begun.elapsed() < DEADLINE, "{what}: neither begins nor ends");
             std::thread::yield_now();
         }
-        running.signal_group(signal);
-        let ended = running.wait().either();
-        let by_signal = ended.signal() == Some(signal.as_raw());
-        assert!(
-            by_signal || ended.exit_code() == Some(128 + signal.as_raw()),
-            "{what}: {ended:?}"
-        );
+        if is_alone {
+            // Git says what it thinks of a helper that goes away.
+            kill_process(helper_of(self.stage.world), signal).unwrap();
+            let ended = running.wait().failure();
+            assert!(!ended.err().contains("panicked"), "{what}: {ended:?}");
+        } else {
+            running.signal_group(signal);
+            let ended = running.wait().either();
+            let by_signal = ended.signal() == Some(signal.as_raw());
+            assert!(
+                by_signal || ended.exit_code() == Some(128 + signal.as_raw()),
+                "{what}: {ended:?}"
+            );
+        }
         if signal != Signal::KILL {
             self.assert_nothing_is_half_written(&what);
         }
@@ -157,11 +182,18 @@ fn a_push_that_is_ended_anywhere_leaves_nothing() {
         command: "push parler::room/ended HEAD:refs/heads/main",
         places: 4,
     };
-    push.everywhere(
-        || _ = stage.author.commit("a.txt", &format!("on {}\n", tip())),
-        nothing,
-        || assert_eq!(super::room_refs(&stage.alice, "ended")["refs/heads/main"], tip()),
-    );
+    let by_command_line = Ended {
+        command: "parler push --room ended HEAD:refs/heads/main",
+        places: 3,
+        ..push
+    };
+    for push in [push, by_command_line] {
+        push.everywhere(
+            || _ = stage.author.commit("a.txt", &format!("on {}\n", tip())),
+            nothing,
+            || assert_eq!(super::room_refs(&stage.alice, "ended")["refs/heads/main"], tip()),
+        );
+    }
     stage.author.fsck();
     assert_tidy("pushes", &Snapshot::of(&stage.author));
 }
@@ -190,6 +222,16 @@ fn a_fetch_and_a_clone_that_are_ended_anywhere_leave_nothing() {
     of_bob("fetch parler::room/ended main:refs/remotes/there/main", 4).everywhere(forget, nothing, || {
         assert_eq!(place.rev("there/main"), tip);
         assert_tidy("fetches", &Snapshot::of(place));
+    });
+    let (id, _) = stage.author.pins().into_iter().find(|(_, oid)| *oid == tip).unwrap();
+    let apply = format!("parler apply {} --room ended", id.trim_start_matches("refs/parler/"));
+    let apply = Ended {
+        command: &apply,
+        ..of_bob("", 3)
+    };
+    apply.everywhere(forget, nothing, || {
+        assert!(place.has(&tip) && place.pins().values().any(|oid| *oid == tip));
+        assert_tidy("applies", &Snapshot::of(place));
     });
     place.fsck();
     let copy = stage.bob.directory().join("copy");

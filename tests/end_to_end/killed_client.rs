@@ -13,6 +13,21 @@ use super::{room_refs, world};
 /// More objects than are unpacked one by one: the import goes through a pack.
 const FILES: usize = 150;
 
+/// The same with SIGTERM to the helper alone: git and the child hear nothing of it.
+#[track_caller]
+fn end_helper_before_child(world: &World, gate: &mut Gate, command: Running, number: usize) -> Option<String> {
+    for seen in 0.. {
+        let child = gate.wait_for_arrival_or_end(&command)?;
+        if seen == number {
+            kill_process(helper_of(world), Signal::TERM).unwrap();
+            command.wait().failure();
+            return Some(child);
+        }
+        gate.open();
+    }
+    None
+}
+
 struct Prepared<'w> {
     work: Repository<'w>,
     bobs: Repository<'w>,
@@ -103,18 +118,22 @@ fn an_import_that_is_interrupted_at_any_step_leaves_no_quarantine() {
     let world = world();
     let Prepared { bobs, tip, .. } = prepared(&world);
     let before = bobs.refs();
-    for (command, signal) in [
-        ("fetch parler::room/try feature:refs/remotes/team/feature", Signal::INT),
-        ("fetch parler::room/try feature:refs/remotes/team/feature", Signal::TERM),
-        ("parler apply 1 --room try", Signal::INT),
+    let fetch = "fetch parler::room/try feature:refs/remotes/team/feature";
+    for (command, signal, is_alone) in [
+        (fetch, Signal::INT, false),
+        (fetch, Signal::TERM, false),
+        (fetch, Signal::TERM, true),
+        ("parler apply 1 --room try", Signal::INT, false),
     ] {
         let mut steps = Vec::new();
         for number in 0.. {
             let mut gate = Gate::before_git(&world);
             let running = gate.holds_git_of(&bobs.user()).start_git(command);
-            let Some(child) = end_before_child(&mut gate, running, number, signal) else {
-                break;
+            let ended = match is_alone {
+                true => end_helper_before_child(&world, &mut gate, running, number),
+                false => end_before_child(&mut gate, running, number, signal),
             };
+            let Some(child) = ended else { break };
             steps.push(child);
             let objects = std::fs::read_dir(bobs.path().join(".git/objects")).unwrap();
             let names: Vec<_> = objects.map(|entry| entry.unwrap().file_name()).collect();

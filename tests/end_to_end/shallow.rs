@@ -2,12 +2,14 @@
 //! could go on from where its history ends, the push is refused or the rest is fetched.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, Repository, World};
+use parler_harness::{DEADLINE, Repository, Running, World, end_process};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ended_commands::half_written;
 use super::{room_refs, world};
 
 /// A depth-1 clone with a commit of its own, whose base nobody is said to have.
@@ -241,6 +243,88 @@ fn a_push_whose_helper_is_killed_while_it_deepens_keeps_no_other_waiting() {
     assert!(!shallow.path().join(".git/shallow.lock").exists());
     assert!(!is_shallow(&shallow));
     shallow.fsck();
+}
+
+/// A push of `topic` that deepens from a remote which says nothing more, and whose lock is known as ours.
+#[cfg(target_os = "linux")]
+fn deepening<'w>(world: &'w World, shallow: &Repository<'w>) -> (Running, std::fs::File) {
+    let pipe = send_slowly(world, shallow);
+    let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
+    wait_for_lock(shallow);
+    let begun = Instant::now();
+    let is_noted = || {
+        let names = std::fs::read_dir(shallow.git_dir()).unwrap();
+        let mut claims = names.map(|entry| entry.unwrap()).filter(|entry| {
+            let name = entry.file_name();
+            name.to_string_lossy().starts_with("locks.parler-")
+        });
+        claims.any(|claim| std::fs::read_to_string(claim.path()).is_ok_and(|text| text.contains("held ")))
+    };
+    while !is_noted() {
+        assert!(begun.elapsed() < DEADLINE, "the lock is not noted");
+        std::thread::yield_now();
+    }
+    shallow.git("config --unset remote.origin.uploadpack").success();
+    (push, pipe)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lock_that_a_killed_deepening_leaves_is_known_and_goes() {
+    let world = world();
+    let origin = world.origin();
+    lengthen(&world, &origin);
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let push = "push --quiet parler::room/try HEAD:refs/heads/topic";
+    let (running, _pipe) = deepening(&world, &shallow);
+    running.signal_group(Signal::KILL);
+    running.wait().either();
+    assert!(shallow.git_dir().join("shallow.lock").exists());
+    shallow.git(push).success();
+    assert_eq!(half_written(&shallow.git_dir()), Vec::<PathBuf>::new());
+    assert!(!is_shallow(&shallow));
+    shallow.fsck();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_push_whose_deepening_child_is_killed_removes_its_lock_and_tries_the_next_way() {
+    let world = world();
+    let origin = world.origin();
+    lengthen(&world, &origin);
+    let shallow = below_the_boundary(&world, &origin);
+    shallow.git("config parler.deepen auto").success();
+    let (running, mut pipe) = deepening(&world, &shallow);
+    let is_fetch = |process: &u32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"fetch")
+    };
+    end_process(world.processes().into_iter().find(is_fetch).expect("it deepens"));
+    // Its remote, which is a process of this machine, sees that it has gone.
+    pipe.write_all(b"go\n").unwrap();
+    running.wait().success();
+    assert_eq!(half_written(&shallow.git_dir()), Vec::<PathBuf>::new());
+    assert!(!is_shallow(&shallow));
+    shallow.fsck();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lock_of_nobody_who_is_seen_is_named_and_left() {
+    let world = world();
+    let shallow = below_the_boundary(&world, &world.origin());
+    shallow.git("config parler.deepen auto").success();
+    let lock = shallow.git_dir().join("shallow.lock");
+    std::fs::write(&lock, "").unwrap();
+    let push = "push parler::room/try HEAD:refs/heads/topic";
+    let said = shallow.git(push).failure();
+    let advice = format!("{} is there and nobody is seen to hold it", lock.display());
+    assert!(said.err().contains(&advice), "{said:?}");
+    assert!(said.err().contains("remove it"), "{said:?}");
+    assert!(lock.exists());
+    std::fs::remove_file(&lock).unwrap();
+    shallow.git(push).success();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::message::reason;
 use super::stderr::{Onlookers, Stderr};
 use super::trace::ChildTrace;
-use super::{ChildLimits, GitError, living};
+use super::{ChildLimits, Ended, GitError, living};
 
 /// One read from a pipe.
 const PIPE_BYTES: usize = 64 << 10; // 64 KiB
@@ -18,6 +18,10 @@ const PIPE_BYTES: usize = 64 << 10; // 64 KiB
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// How long a child that is told to end may take to remove its lock files.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much processor time passes between the limit's own signal and the one that nobody survives.
+#[cfg(target_os = "linux")]
+const CPU_GRACE: Duration = Duration::from_secs(5);
 
 /// A git child with pipes to all three of its streams. Dropping it ends and reaps the process.
 ///
@@ -153,6 +157,15 @@ impl GitChild {
         }
     }
 
+    /// As [`GitChild::finish`], whatever the exit code. Gives it with the stdout.
+    pub(super) fn finish_with_status(&mut self) -> Result<(ExitStatus, Vec<u8>), GitError> {
+        let end = self.end()?;
+        match Ended::of(end.status) {
+            Some(_) => Err(self.failed(&end)),
+            None => Ok((end.status, end.stdout)),
+        }
+    }
+
     /// Waits until the child's answer so far ends with `mark`. A child that ends without saying so has failed.
     pub fn wait_for_answer(&mut self, mark: &[u8]) -> Result<(), GitError> {
         while !self.captured.ends_with(mark) {
@@ -165,7 +178,7 @@ impl GitChild {
         Ok(())
     }
 
-    pub(super) fn end(&mut self) -> Result<End, GitError> {
+    fn end(&mut self) -> Result<End, GitError> {
         self.stdin = None;
         while self.stdout.is_some() || self.stderr.is_some() {
             self.turn(&[], None)?;
@@ -179,9 +192,13 @@ impl GitChild {
     }
 
     fn failed(&self, end: &End) -> GitError {
+        let command = self.command;
+        if let Some(source) = Ended::of(end.status) {
+            return GitError::Ended { command, source };
+        }
         let message = reason(&end.stderr, end.status);
         GitError::Failed {
-            command: self.command,
+            command,
             code: end.status.code(),
             message,
         }
@@ -396,11 +413,10 @@ fn limit(child: &Child, limits: ChildLimits) -> io::Result<()> {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
     let pid = Pid::from_child(child);
-    let set = |resource, most: u64| {
-        // The caps are hard: a child that passes one fails, it cannot raise it again.
+    let set = |resource, most: u64, end: u64| {
         let limit = Rlimit {
             current: Some(most),
-            maximum: Some(most),
+            maximum: Some(end),
         };
         match prlimit(Some(pid), resource, limit) {
             // An already lower hard limit of ours is as good, and a child that has ended needs none.
@@ -409,10 +425,13 @@ fn limit(child: &Child, limits: ChildLimits) -> io::Result<()> {
         }
     };
     if let Some(bytes) = limits.data_bytes {
-        set(Resource::Data, bytes)?;
+        // A hard cap: a child that passes it fails, it cannot raise it again.
+        set(Resource::Data, bytes, bytes)?;
     }
     if let Some(cpu) = limits.cpu {
-        set(Resource::Cpu, cpu.as_secs().max(1))?;
+        // First a signal that says why. The other limit's is what anybody ends processes by.
+        let seconds = cpu.as_secs().max(1);
+        set(Resource::Cpu, seconds, seconds + CPU_GRACE.as_secs())?;
     }
     Ok(())
 }

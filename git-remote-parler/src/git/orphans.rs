@@ -3,10 +3,11 @@
 //! with, and ended. Linux tells what a process was started with; elsewhere none is found.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,6 +44,17 @@ pub(crate) fn end_fetches(git_dir: &Path) {
     }
 }
 
+/// Whether a child of this process, or one that it has started, has this file open.
+pub(crate) fn is_held_by_ours(file: &Metadata) -> bool {
+    let own = std::process::id();
+    all().any(|found| found.started_by() == i32::try_from(own).ok() && found.has_open(file))
+}
+
+/// Whether a process that we may look at has this file open.
+pub(crate) fn is_held(file: &Metadata) -> bool {
+    all().any(|found| found.has_open(file))
+}
+
 /// A process of this user.
 struct Process {
     handle: OwnedFd,
@@ -50,6 +62,8 @@ struct Process {
     variables: Vec<u8>,
     arguments: Vec<u8>,
     parent: Option<i32>,
+    /// Its directory in `/proc`.
+    place: PathBuf,
 }
 
 impl Process {
@@ -62,6 +76,7 @@ impl Process {
             variables: fs::read(place.join("environ")).ok()?,
             arguments: fs::read(place.join("cmdline")).ok()?,
             parent: parent_of(&fs::read(place.join("stat")).ok()?),
+            place,
         })
     }
 
@@ -73,12 +88,31 @@ impl Process {
         self.arguments.split(|byte| *byte == 0).any(|found| found == argument)
     }
 
+    /// The process that started it, or one before it, if that is one of ours.
+    fn started_by(&self) -> Option<i32> {
+        let mut variables = self.variables.split(|byte| *byte == 0);
+        let pid = variables.find_map(|found| found.strip_prefix(PARENT.as_bytes())?.strip_prefix(b"="))?;
+        let pid = str::from_utf8(pid).ok()?.parse().ok()?;
+        // In another namespace, such as a container, the number is another process's.
+        self.counts_as_we_do().then_some(pid)
+    }
+
+    fn counts_as_we_do(&self) -> bool {
+        let namespace = |place: &Path| fs::read_link(place.join("ns/pid")).ok();
+        let own = namespace(Path::new("/proc/self"));
+        own.is_some() && own == namespace(&self.place)
+    }
+
     /// Whether it has another parent by now than the one that started it.
     fn is_orphan(&self) -> bool {
-        let mut variables = self.variables.split(|byte| *byte == 0);
-        let started_by = variables.find_map(|found| found.strip_prefix(PARENT.as_bytes())?.strip_prefix(b"="));
-        let started_by: Option<i32> = started_by.and_then(|pid| str::from_utf8(pid).ok()?.parse().ok());
-        matches!((started_by, self.parent), (Some(first), Some(now)) if first != now)
+        matches!((self.started_by(), self.parent), (Some(first), Some(now)) if first != now)
+    }
+
+    fn has_open(&self, file: &Metadata) -> bool {
+        let open = fs::read_dir(self.place.join("fd")).into_iter().flatten().flatten();
+        // What the link leads to, wherever that has its name.
+        let mut open = open.filter_map(|entry| fs::metadata(entry.path()).ok());
+        open.any(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
     }
 
     /// Ends it, in order if it can.
@@ -119,6 +153,7 @@ fn ends_within(handle: &OwnedFd, patience: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -167,5 +202,62 @@ mod tests {
             other.kill().unwrap();
             other.wait().unwrap();
         }
+    }
+
+    #[test]
+    fn a_fetch_in_another_namespace_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let option = format!("--git-dir={}", directory.path().display());
+        let variable = format!("{PARENT}=1");
+        let waits = ["sh", "-c", "echo ready; read line", option.as_str(), "fetch"];
+        let mut command = Command::new("unshare");
+        let inside = command.args(["--user", "--map-root-user", "--pid", "--fork", "env", variable.as_str()]);
+        let started = inside
+            .args(waits)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut container) = started else {
+            println!("not tried: there is no unshare");
+            return;
+        };
+        let mut ready = [0; 5];
+        if container.stdout.as_mut().unwrap().read_exact(&mut ready).is_err() {
+            println!("not tried: no namespaces for this user");
+            container.wait().unwrap();
+            return;
+        }
+        end_fetches(directory.path());
+        assert!(container.try_wait().unwrap().is_none());
+        // Its input is over then.
+        drop(container.stdin.take());
+        assert!(
+            !container.wait().unwrap().success(),
+            "it read no line, and was not ended"
+        );
+    }
+
+    #[test]
+    fn an_open_file_is_known_by_whatever_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+        fs::write(&one, "").unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        let meta = fs::metadata(&other).unwrap();
+        assert!(!is_held(&meta));
+        let holder = |parent: u32| {
+            let mut command = Command::new("sleep");
+            let command = command.arg("600").env(PARENT, parent.to_string());
+            command.stdin(fs::File::open(&one).unwrap()).spawn().unwrap()
+        };
+        for (parent, is_ours) in [(std::process::id(), true), (1, false)] {
+            let mut holder = holder(parent);
+            assert!(is_held(&meta));
+            assert_eq!(is_held_by_ours(&meta), is_ours);
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+        }
+        assert!(!is_held(&meta));
     }
 }

@@ -10,7 +10,7 @@ use parler_protocol::Oid;
 use crate::base::{names_at, ordinary_remotes};
 use crate::fetch::Notice;
 use crate::git::one_line;
-use crate::object_fetch::{Depth, end_orphans, fetch_objects};
+use crate::object_fetch::{Depth, abandoned_lock, end_orphans, fetch_objects, is_locked};
 use crate::repository::{Repository, RepositoryError};
 
 /// How long a remote may take to send the rest of a history.
@@ -18,8 +18,10 @@ const DEEPEN_PATIENCE: Duration = Duration::from_secs(1800);
 
 /// How long another command is waited for that deepens the same repository at the same time.
 const OTHER_PATIENCE: Duration = Duration::from_secs(60);
+/// And one that cannot be seen: there may be none.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at its lock.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What happens to a push whose history is cut off: `parler.deepen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,24 +71,36 @@ pub(super) fn bring_history(
                 Ok(()) => {}
                 Err(error) => failure = Some(error.to_string()),
             }
-            // What another command brings at this moment serves as well; a lock that nobody holds is not waited for twice.
-            wait_for_other(repository, &mut patience);
+            // What another command brings at this moment serves as well.
+            let obstacle = wait_for_other(repository, &mut patience);
             if !repository.is_cut(cut) {
                 return Ok(None);
+            }
+            if obstacle.is_some() {
+                return Ok(obstacle);
             }
         }
     }
     Ok(failure)
 }
 
-/// Waits while git's lock of the record of where history ends is held.
-fn wait_for_other(repository: &Repository, patience: &mut Duration) {
-    let lock = repository.common_dir().join("shallow.lock");
+/// Waits while git's lock of the record of where history ends is held. Gives what is wrong with a lock that nobody is seen
+/// to hold.
+fn wait_for_other(repository: &Repository, patience: &mut Duration) -> Option<String> {
     end_orphans(repository);
-    while lock.exists() && !patience.is_zero() {
+    let mut unseen = UNSEEN_PATIENCE;
+    while is_locked(repository) && !patience.is_zero() {
+        let abandoned = abandoned_lock(repository);
+        if abandoned.is_some() {
+            unseen = unseen.saturating_sub(PAUSE);
+        }
+        if unseen.is_zero() {
+            return abandoned;
+        }
         std::thread::sleep(PAUSE);
         *patience = patience.saturating_sub(PAUSE);
     }
+    None
 }
 
 #[cfg(test)]

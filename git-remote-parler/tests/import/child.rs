@@ -53,7 +53,11 @@ fn a_failure_is_told_by_the_childs_own_words() {
         .unwrap_err();
     assert_eq!(error.to_string(), "git test: enough");
     let error = child(&sandbox, "kill -KILL $$").run().unwrap_err();
-    assert!(error.to_string().contains("signal: 9"), "{error}");
+    assert_eq!(error.to_string(), "git test was ended by signal 9 (SIGKILL)");
+    // What it does to itself is its own doing.
+    let error = child(&sandbox, "kill -SEGV $$").run().unwrap_err();
+    assert!(matches!(error, GitError::Failed { code: None, .. }), "{error}");
+    assert!(error.to_string().contains("signal: 11"), "{error}");
     let error = child(&sandbox, "exec 0<&-; true").run_with(&input).unwrap_err();
     assert!(matches!(error, GitError::Pipe { .. }), "{error}");
     let nothing = Git::new(GitProgram::at("/nonexistent/git"), GitEnvironment::default());

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use git_remote_parler::bundle::BundleError;
 use git_remote_parler::fetch::{FetchError, Fetcher};
+use git_remote_parler::git::was_ended;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming, PinTiming};
 use git_remote_parler::pins::{Pin, pack_if_many};
 use git_remote_parler::repository::Repository;
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cli::Apply;
 use crate::context::Context;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
 use crate::pushing::pins_json;
@@ -186,6 +187,7 @@ impl From<ImportError> for Error {
     fn from(error: ImportError) -> Self {
         let kind = kind_of(&error);
         match error {
+            _ if was_ended(&error) => Self::new(kind, error).then(AGAIN),
             ImportError::MissingPrerequisites { .. } => {
                 Self::new(kind, error).then("git fetch, from a remote that has them")
             }
@@ -218,6 +220,9 @@ impl From<FetchError> for Error {
             FetchError::ObjectFormat { .. } => Self::new(ErrorKind::Conflict, error),
             FetchError::NotSent { .. } => Self::new(ErrorKind::Refused, error),
             FetchError::Bundle { ref source, .. } => {
+                if was_ended(&error) {
+                    return Self::fatal(error).then(AGAIN);
+                }
                 let kind = match **source {
                     // Here it is the hub that is read from.
                     ImportError::Read(_) => ErrorKind::Unreachable,

@@ -61,6 +61,13 @@ impl Gate {
         gate
     }
 
+    /// A gate before each commit of a transaction of refs, when git holds all of its locks.
+    pub fn before_commits_of_refs(world: &World) -> Self {
+        let gate = Self::new(world);
+        symlink(program("hold-commit"), gate.directory.join("git")).expect("a new directory");
+        gate
+    }
+
     /// The same agent, whose git children wait, one after the other.
     pub fn holds_git_of<'w>(&self, agent: &Agent<'w>) -> Agent<'w> {
         agent.with("PARLER_GIT", self.directory.join("git"))

@@ -37,6 +37,10 @@ impl Capture {
         self.state.lock().expect("no reader panics")
     }
 
+    fn none() -> Arc<Self> {
+        Self::follow(std::io::empty())
+    }
+
     fn follow(mut source: impl Read + Send + 'static) -> Arc<Self> {
         let capture = Arc::new(Self::default());
         let writer = Arc::clone(&capture);
@@ -89,23 +93,31 @@ impl Running {
     /// Starts a command in a process group of its own, with these bytes on its standard input.
     #[track_caller]
     pub fn start(command: &mut Command, input: &[u8]) -> Self {
-        let shown = shown(command);
-        command
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
-        let mut stdin = child.stdin.take().expect("piped");
+        let mut running = Self::start_with(command, Stdio::piped());
+        let mut stdin = running.child.stdin.take().expect("piped");
         if !input.is_empty() {
             let input = input.to_vec();
             // A command that ends without reading its input is nothing to complain of.
             thread::spawn(move || stdin.write_all(&input));
         }
+        running
+    }
+
+    /// Starts a command whose standard output goes there. What goes elsewhere is not captured.
+    #[track_caller]
+    pub fn start_with(command: &mut Command, stdout: Stdio) -> Self {
+        let shown = shown(command);
+        command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+        let piped = child.stdout.take();
         Self {
-            stdout: Capture::follow(child.stdout.take().expect("piped")),
+            stdout: piped.map_or_else(Capture::none, Capture::follow),
             stderr: Capture::follow(child.stderr.take().expect("piped")),
             child,
             command: shown,
