@@ -28,7 +28,7 @@ mod trace;
 pub use child::GitChild;
 pub use ended::{Ended, was_ended};
 pub use environment::GitEnvironment;
-pub use living::end_fetches;
+pub use living::end_children;
 pub use message::one_line;
 #[cfg(test)]
 pub(crate) use meter_line::is_meter;
@@ -37,7 +37,8 @@ use trace::ChildTrace;
 
 use crate::terminal::Terminal;
 
-/// Held by many while they start children, by one alone while its child is to hold a file of ours.
+/// Held by many while they start children; by one alone while its child is to hold a file of ours, or so that nobody starts
+/// another.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Says which process started a child that may go on without it.
@@ -354,12 +355,18 @@ impl GitCommand {
     fn start(&mut self) -> io::Result<Child> {
         let Some(file) = self.shared.take() else {
             let _others = STARTING.read().unwrap_or_else(PoisonError::into_inner);
-            return self.command.spawn();
+            return self.spawn_known();
         };
         let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
         // A plain duplicate is what the next child gets, whichever that is.
         let _inherited = rustix::io::dup(file)?;
-        self.command.spawn()
+        self.spawn_known()
+    }
+
+    fn spawn_known(&mut self) -> io::Result<Child> {
+        let child = self.command.spawn()?;
+        living::started(self.name, &child);
+        Ok(child)
     }
 
     fn put_name(&mut self) {

@@ -204,10 +204,11 @@ impl Quarantine {
             // A repack that goes on meanwhile removes directories that it finds empty, again and again.
             for attempt in 1.. {
                 make_directory(&self.objects, &to)?;
-                match fs::rename(entry.path(), to.join(entry.file_name())) {
+                let name = to.join(entry.file_name());
+                match fs::rename(entry.path(), &name) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {}
                     moved => {
-                        moved?;
+                        moved.map_err(|error| at(&name, &error))?;
                         break;
                     }
                 }
@@ -271,10 +272,15 @@ fn move_pack(index: &Path, to: &Path, moved: &mut Vec<PathBuf>) -> io::Result<()
             Ok(()) => moved.push(to),
             // Reverse indexes are optional.
             Err(error) if extension == "rev" && error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(at(&to, &error)),
         }
     }
     Ok(())
+}
+
+/// The error with the path that it is about.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Makes a directory that whoever may write the object directory may write.
@@ -288,7 +294,7 @@ fn make_directory(objects: &Path, directory: &Path) -> io::Result<()> {
             set => set,
         },
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        Err(error) => Err(at(directory, &error)),
     }
 }
 

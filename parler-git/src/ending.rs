@@ -47,7 +47,7 @@ pub(crate) fn tidy_up_on_signals() {
             if signal == SIGINT && pager::runs() {
                 continue;
             }
-            git::end_fetches();
+            let _no_more = git::end_children();
             let unfinished = unfinished();
             for file in unfinished.iter() {
                 // One that cannot be removed is no reason to stay.

@@ -16,17 +16,17 @@ use super::{hub_server, noise, world};
 const PLACES: u64 = 14;
 
 /// A hub behind a proxy, an author, and a room that both have seen.
-struct Stage<'w> {
-    proxy: CuttingProxy,
-    hub: HubProcess,
-    author: Repository<'w>,
-    alice: Agent<'w>,
-    code: String,
+pub(crate) struct Stage<'w> {
+    pub(crate) proxy: CuttingProxy,
+    pub(crate) hub: HubProcess,
+    pub(crate) author: Repository<'w>,
+    pub(crate) alice: Agent<'w>,
+    pub(crate) code: String,
     reader: RawClient,
     room: RoomName,
 }
 
-fn stage(world: &World) -> Stage<'_> {
+pub(crate) fn stage(world: &World) -> Stage<'_> {
     let proxy = CuttingProxy::listen();
     let hub = hub_server::start_behind(world, &proxy);
     let author = world.clone_of(&world.origin(), "author");
@@ -53,7 +53,7 @@ fn stage(world: &World) -> Stage<'_> {
 
 impl Stage<'_> {
     /// How often a ref was moved to each place, and each text was said or handed over, read past the proxy.
-    fn happened(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn happened(&self) -> BTreeMap<String, usize> {
         let calls = &self.reader.calls;
         let log = read_log(calls, &calls.hub_id().unwrap(), &self.room);
         let mut happened = BTreeMap::new();

@@ -57,6 +57,7 @@ impl Stage<'_> {
                 assert!(!answer.is_success(), "{what}: {answer:?}");
                 let reason = match error {
                     "ENOSPC" => "No space left on device",
+                    "EROFS" => "Read-only file system",
                     _ => "Input/output error",
                 };
                 let said = answer.err();
@@ -148,7 +149,7 @@ fn each_place_that_takes_nothing_is_named_or_done_without() {
             big,
             CallKind::Rename,
             "/objects/pack/",
-            Some("cannot write the repository's objects"),
+            Some("/.git/objects/pack/pack-"),
         ),
         // A file of somebody's own.
         case(&to_file, CallKind::Make, "/.parler-", Some("got.bundle")),
@@ -177,6 +178,110 @@ fn each_place_that_takes_nothing_is_named_or_done_without() {
             place.fsck();
         }
     }
+}
+
+/// As where a container has the repository, or a home, without the right to write.
+#[test]
+fn each_directory_that_is_read_only_is_named_or_done_without() {
+    const BRANCHES: usize = 60;
+    let world = world();
+    let hub = hub_server::start(&world);
+    let origin = world.origin();
+    let (author, place) = (world.clone_of(&origin, "author"), world.clone_of(&origin, "place"));
+    let alice = world.stranger("alice").on(&hub).at(&author);
+    let code = alice.parler("invite --group sealed").success().word().to_owned();
+    let bob = world.stranger("bob").on(&hub).at(&place);
+    bob.parler(["join", &code]).success();
+    let push = |subject: &str, branches: usize| {
+        let tip = author.commit("a.txt", &format!("{subject}\n"));
+        let names: Vec<_> = (0..branches)
+            .map(|number| format!("HEAD:refs/heads/{subject}/{number}"))
+            .collect();
+        alice
+            .git(format!("push --quiet parler::room/sealed {}", names.join(" ")))
+            .success();
+        tip
+    };
+    // The pins of the second go into one file.
+    let (few, many) = (push("few", 1), push("many", BRANCHES));
+    let directory = world.directory("calls");
+    let stage = Stage {
+        library: SystemCalls::watched_in(&world),
+        trace: directory.join("trace"),
+        bob: bob.clone(),
+    };
+    let known = place.refs();
+    let forget = || {
+        let _ = fs::remove_file(place.git_dir().join("FETCH_HEAD"));
+        let gone: String = place
+            .refs()
+            .into_keys()
+            .filter(|name| !known.contains_key(name))
+            .map(|name| format!("delete {name}\n"))
+            .collect();
+        bob.feed("git", "update-ref --stdin", gone.as_bytes()).success();
+        let _ = fs::remove_dir(place.git_dir().join("refs/parler"));
+        let _ = fs::remove_dir_all(bob.parler_home().join("state"));
+        let _ = fs::remove_dir_all(place.git_dir().join("parler"));
+        place.git("repack -adq").success();
+        place.git("prune --expire=now").success();
+    };
+    let (one, all) = ("fetch parler::room/sealed few/0", "fetch parler::room/sealed many/0");
+    let objects = Some("/.git/objects/tmp_objdir-parler-");
+    for (command, call, path, words) in [
+        // What tells whose locks they are, and what is kept for the next time.
+        (one, CallKind::Make, "/.git/locks.parler-", None),
+        (one, CallKind::MakeDirectory, "/.git/parler", None),
+        ("parler recv --all --room sealed", CallKind::Make, "/state/", None),
+        // Many pins that cannot go into one file go into many.
+        (all, CallKind::Make, "/.git/packed-refs.parler-", None),
+        (all, CallKind::Write, "/.git/packed-refs.parler-", None),
+        (all, CallKind::Link, "/.git/packed-refs.lock", None),
+        (
+            one,
+            CallKind::MakeDirectory,
+            "/.git/objects/tmp_objdir-parler-",
+            objects,
+        ),
+        (one, CallKind::Make, "/.git/refs/parler/", Some("/.git/refs/parler/")),
+    ] {
+        let case = Case {
+            command,
+            call,
+            path,
+            words,
+        };
+        let is_fetch = command.starts_with("fetch");
+        stage.check(&case, "EROFS", forget, |has_succeeded| {
+            let what = format!("{command} {call:?} {path}");
+            let tip = if command == all { &many } else { &few };
+            let is_pinned = place.pins().values().any(|oid| oid == tip);
+            assert_eq!(is_pinned, has_succeeded && is_fetch, "{what}");
+            assert_eq!(place.has(tip), has_succeeded && is_fetch, "{what}");
+        });
+        place.fsck();
+    }
+    // The objects are there by then, and git does not ask for what it has.
+    forget();
+    let fault = Fault {
+        call: CallKind::Rename,
+        nth: 1,
+        and_on: true,
+        error: "EROFS",
+        path: "/.git/packed-refs$".to_owned(),
+    };
+    let (answer, has_failed) = stage.run(all, &fault);
+    assert!(has_failed && !answer.is_success(), "{answer:?}");
+    assert!(
+        answer
+            .err()
+            .contains("cannot record the bundles in packed-refs: Read-only"),
+        "{answer:?}"
+    );
+    assert!(place.pins().is_empty());
+    assert_eq!(half_written(&place.git_dir()), Vec::<PathBuf>::new());
+    bob.parler("apply 2 --room sealed").success();
+    assert_eq!(place.pins().len(), 2 * BRANCHES);
 }
 
 #[test]

@@ -56,6 +56,7 @@ mod refs;
 mod rendering;
 mod repositories;
 mod repository_matrix;
+mod restarted_hub;
 mod retention;
 mod room_head;
 mod secrets;

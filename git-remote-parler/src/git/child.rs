@@ -63,7 +63,6 @@ impl GitChild {
         onlookers: Onlookers,
         trace: ChildTrace,
     ) -> Result<Self, GitError> {
-        living::started(command, &child);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let this = Self {
             command,

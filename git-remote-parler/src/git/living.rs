@@ -1,16 +1,18 @@
-//! The children that fetch from other remotes and have not ended. They hold locks of the repository while they wait for
-//! their remote, and would go on without us; told so, git removes its locks. Children that live on what we feed them end
-//! with us.
+//! The children that have not ended. Those that live on what we feed them would end with us, but may write into what is
+//! being removed before they do; those that fetch from other remotes would go on. One that writes refs is let finish: it
+//! does, or gives up, when its input is over.
 
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// The command that is meant.
-const FETCH: &str = "fetch";
+use super::STARTING;
+
+/// The command that writes refs.
+const WRITES_REFS: &str = "update-ref";
 /// How long they may take to end.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
@@ -25,7 +27,7 @@ fn living() -> MutexGuard<'static, Vec<Pid>> {
 
 /// A child has been started.
 pub(super) fn started(command: &str, child: &Child) {
-    if command == FETCH {
+    if command != WRITES_REFS {
         living().push(Pid::from_child(child));
     }
 }
@@ -49,15 +51,35 @@ pub(super) fn kill(child: &mut Child) {
     living.retain(|pid| *pid != Pid::from_child(child));
 }
 
-/// Tells every `git fetch` of this process to end, and waits a little until they have: for a process that is itself told
-/// to end by a signal.
-pub fn end_fetches() {
-    for pid in living().iter() {
-        // One that has ended is not reaped yet, so its id is still its own.
+/// Tells the children of this process to end, and waits a little until they have: for a process that is itself told to end
+/// by a signal. While the result lives no thread starts another one, or learns that one has ended.
+pub fn end_children() -> impl Drop {
+    let starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    let living = living();
+    for pid in living.iter() {
+        // One that has ended is not reaped, so its id is still its own.
         let _ = kill_process(*pid, Signal::TERM);
     }
     let began = Instant::now();
-    while !living().is_empty() && began.elapsed() < ENDING_PATIENCE {
+    while !living.iter().all(|pid| has_ended(*pid)) && began.elapsed() < ENDING_PATIENCE {
         std::thread::sleep(PAUSE);
     }
+    Ending {
+        _held: (starting, living),
+    }
+}
+
+struct Ending<T> {
+    _held: T,
+}
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {}
+}
+
+/// Whether it waits to be reaped.
+fn has_ended(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // An error: it is not ours any more.
+    !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
 }

@@ -8,7 +8,7 @@
  *                        with $; N+ for all from then on
  *   PARLER_CALLS_WHILE   the calls fail only while this file exists
  *
- * CALL is write, sync, rename, link, unlink, truncate or make. A sync, a write and a new name are noted when they are
+ * CALL is write, sync, rename, link, unlink, truncate, make or mkdir. A sync, a write and a new name are noted when they are
  * done, an answer before it is sent: whatever stands before an answer was done before it.
  */
 #define _GNU_SOURCE
@@ -52,11 +52,13 @@ static int (*real_linkat)(int, const char *, int, const char *, int);
 static int (*real_link)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_open)(const char *, int, ...);
+static int (*real_mkdir)(const char *, mode_t);
 
 static int error_of(const char *name) {
     if (strcmp(name, "EIO") == 0) return EIO;
     if (strcmp(name, "ENOSPC") == 0) return ENOSPC;
     if (strcmp(name, "EDQUOT") == 0) return EDQUOT;
+    if (strcmp(name, "EROFS") == 0) return EROFS;
     _exit(99);
 }
 
@@ -73,6 +75,7 @@ __attribute__((constructor)) static void begin(void) {
     real_send = real("send");
     real_sendmsg = real("sendmsg");
     real_fsync = real("fsync");
+    real_mkdir = real("mkdir");
     real_fdatasync = real("fdatasync");
     real_ftruncate = real("ftruncate64");
     real_rename = real("rename");
@@ -257,6 +260,11 @@ int open64(const char *path, int flags, ...) {
     }
     if ((flags & O_CREAT) && syscall(SYS_access, path, F_OK) != 0 && fails("make", path)) return -1;
     return real_open(path, flags, mode);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    if (syscall(SYS_access, path, F_OK) != 0 && fails("mkdir", path)) return -1;
+    return real_mkdir(path, mode);
 }
 
 int open(const char *path, int flags, ...) {

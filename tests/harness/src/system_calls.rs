@@ -28,6 +28,8 @@ pub enum CallKind {
     Truncate,
     /// A file that was not there. Made to fail, but not noted.
     Make,
+    /// A directory that was not there. Made to fail, but not noted.
+    MakeDirectory,
     /// Bytes to a client.
     Send,
     /// One of the above, made to fail.
@@ -35,7 +37,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::Write, "write"),
         (Self::Sync, "sync"),
         (Self::Rename, "rename"),
@@ -43,6 +45,7 @@ impl CallKind {
         (Self::Unlink, "unlink"),
         (Self::Truncate, "truncate"),
         (Self::Make, "make"),
+        (Self::MakeDirectory, "mkdir"),
         (Self::Send, "send"),
         (Self::Fault, "fault"),
     ];
@@ -98,7 +101,7 @@ pub struct Fault {
     pub nth: usize,
     /// And every later one.
     pub and_on: bool,
-    /// `EIO`, `ENOSPC` or `EDQUOT`.
+    /// `EIO`, `ENOSPC`, `EDQUOT` or `EROFS`.
     pub error: &'static str,
     /// Part of the path that it is about; its end where this ends with `$`.
     pub path: String,
