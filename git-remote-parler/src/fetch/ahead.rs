@@ -49,6 +49,10 @@ struct Board {
     /// The first one that nobody has begun.
     next: usize,
     begun: HashMap<usize, Arc<Spool>>,
+    /// How many answers are read ahead just now.
+    reading: usize,
+    /// Whether the present leg comes straight from the hub.
+    is_direct: bool,
     is_over: bool,
 }
 
@@ -61,7 +65,8 @@ impl Ahead {
         at_once: usize,
         directory: PathBuf,
     ) -> Self {
-        let most = at_once.min(legs.len()).saturating_sub(1);
+        // One more than may read while the first leg comes straight from the hub.
+        let most = at_once.min(legs.len() - 1);
         let shared = Arc::new(Shared {
             room: room.clone(),
             legs,
@@ -69,6 +74,7 @@ impl Ahead {
             directory,
             board: Mutex::new(Board {
                 next: 1,
+                is_direct: true,
                 ..Board::default()
             }),
             news: Condvar::new(),
@@ -95,6 +101,7 @@ impl Ahead {
         board.present = leg;
         board.next = board.next.max(leg + 1);
         let begun = board.begun.remove(&leg);
+        board.is_direct = begun.is_none();
         drop(board);
         self.shared.news.notify_all();
         begun
@@ -138,6 +145,8 @@ impl Shared {
             tracing::debug!(leg, %end, "fetch: a download ahead of its turn has ended");
             let is_well = matches!(end, End::Whole);
             spool.end(end);
+            self.board().reading -= 1;
+            self.news.notify_all();
             if !is_well {
                 // Others may do better, and the one whose turn it is decides.
                 return;
@@ -149,9 +158,11 @@ impl Shared {
     fn begin_next(&self) -> Option<(usize, Arc<Spool>)> {
         let may_not_begin = |board: &mut Board| {
             let is_near = board.next - board.present < self.at_once;
+            let has_turn = board.reading + usize::from(board.is_direct) < self.at_once;
             let waiting = self.legs.get(board.present + 1..=board.next).unwrap_or_default();
             let bytes = waiting.iter().fold(0, |sum: u64, leg| sum.saturating_add(leg.bytes));
-            !board.is_over && board.next < self.legs.len() && !(is_near && bytes <= WAITING_BYTES)
+            let may = has_turn && is_near && bytes <= WAITING_BYTES;
+            !board.is_over && board.next < self.legs.len() && !may
         };
         let board = self.news.wait_while(self.board(), may_not_begin);
         let mut board = board.unwrap_or_else(PoisonError::into_inner);
@@ -160,6 +171,7 @@ impl Shared {
         }
         let (leg, spool) = (board.next, Arc::new(Spool::default()));
         board.next += 1;
+        board.reading += 1;
         board.begun.insert(leg, Arc::clone(&spool));
         Some((leg, spool))
     }
