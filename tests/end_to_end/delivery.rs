@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parler_harness::{Agent, Answer, DEADLINE, LocalHub, RawClient, World};
+use parler_harness::{Agent, Answer, LocalHub, RawClient, World, look_for};
 use parler_protocol::{Draft, HandoffPart, Part, RoomName, Seq, TaskPart, TaskStatus, TextPart};
 use rustix::io::ioctl_fionread;
 
@@ -253,11 +253,10 @@ fn piped(bob: &Agent<'_>, arguments: &str) -> Command {
 /// Waits until so many bytes are in a pipe, without reading them.
 #[track_caller]
 fn wait_for(pipe: &ChildStdout, bytes: u64) {
-    let begun = Instant::now();
-    while ioctl_fionread(pipe).unwrap() < bytes {
-        assert!(begun.elapsed() < DEADLINE, "it does not print");
-        std::thread::yield_now();
-    }
+    look_for(
+        || (ioctl_fionread(pipe).unwrap() >= bytes).then_some(()),
+        || "it does not print".to_owned(),
+    );
 }
 
 #[test]

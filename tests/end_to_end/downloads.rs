@@ -2,9 +2,11 @@
 //! connection is lost, they are imported in their order, and nothing is left of them however the fetch ends.
 
 use std::fs;
+use std::path::PathBuf;
 
 use parler_harness::{
     Agent, CallKind, Cut, CuttingProxy, Fault, HubProcess, Mishap, Point, Repository, Snapshot, SystemCalls, World,
+    copy_directory,
 };
 use rustix::process::Signal;
 
@@ -12,7 +14,7 @@ use super::untouched::assert_tidy;
 use super::{hub_server, noise, world};
 
 /// Each bundle is a little larger.
-const SIZE: usize = 9 << 20; // 9 MiB
+const SIZE: usize = 5 << 20; // 5 MiB
 const BUNDLES: usize = 4;
 const FETCH: &str = "fetch parler::room/big main:refs/remotes/there/main";
 const BEGUN: &str = "GET /v1/rooms/{room}/bundles 200";
@@ -24,6 +26,8 @@ struct Stage<'w> {
     hub: HubProcess,
     reader: Repository<'w>,
     bob: Agent<'w>,
+    /// The reader's repository as it was.
+    kept: PathBuf,
     /// The tip of each bundle, in the order of the pushes.
     tips: Vec<String>,
 }
@@ -55,18 +59,8 @@ impl Stage<'_> {
 
     /// The reader has none of them again.
     fn forget(&self) {
-        for name in self
-            .reader
-            .refs()
-            .into_keys()
-            .filter(|name| !name.starts_with("refs/heads/"))
-        {
-            self.reader.git(["update-ref", "-d", &name]).success();
-        }
-        let _ = fs::remove_file(self.reader.git_dir().join("FETCH_HEAD"));
-        self.reader.git("prune-packed").success();
-        self.reader.git("repack -adq").success();
-        self.reader.git("prune --expire=now").success();
+        fs::remove_dir_all(self.reader.path()).unwrap();
+        copy_directory(&self.kept, self.reader.path());
         assert!(!self.reader.has(&self.tips[0]));
     }
 
@@ -102,8 +96,11 @@ fn stage(world: &World) -> Stage<'_> {
         alice.git("push --quiet parler::room/big main").success();
         author.rev("HEAD")
     });
+    let kept = world.path().join("kept");
+    copy_directory(reader.path(), &kept);
     Stage {
         tips: tips.collect(),
+        kept,
         proxy,
         hub,
         reader,
@@ -112,9 +109,20 @@ fn stage(world: &World) -> Stage<'_> {
 }
 
 #[test]
-fn several_answers_are_read_at_once_and_imported_in_order() {
+fn several_answers_are_read_at_once_and_each_may_end_as_it_likes() {
     let world = world();
     let stage = stage(&world);
+    they_come_at_once_and_are_imported_in_order(&stage);
+    stage.forget();
+    each_goes_on_alone_where_it_was_cut(&stage);
+    stage.forget();
+    one_that_cannot_go_on_ends_the_others(&stage);
+    stage.forget();
+    nothing_is_left_of_those_that_a_signal_ends(&stage);
+    where_nothing_may_be_put_down_each_comes_when_it_is_its_turn(&world, &stage);
+}
+
+fn they_come_at_once_and_are_imported_in_order(stage: &Stage<'_>) {
     let (proxy, reader, bob) = (&stage.proxy, &stage.reader, &stage.bob);
     // One of them stands still, whichever it is: all that may come beside it comes.
     proxy.break_at(Point::Down(2 << 20), Mishap::Stall);
@@ -147,12 +155,10 @@ fn several_answers_are_read_at_once_and_imported_in_order() {
     bob.git(FETCH).success();
     assert_eq!(stage.answers(mark), (1, 0));
     stage.assert_complete("one after the other");
+    reader.git("config parler.downloads 3").success();
 }
 
-#[test]
-fn each_goes_on_alone_where_it_was_cut_and_one_that_cannot_ends_the_others() {
-    let world = world();
-    let stage = stage(&world);
+fn each_goes_on_alone_where_it_was_cut(stage: &Stage<'_>) {
     let mark = stage.hub.log().mark();
     // The first carries the room, and then a bundle.
     stage
@@ -166,11 +172,12 @@ fn each_goes_on_alone_where_it_was_cut_and_one_that_cannot_ends_the_others() {
     let most = (BUNDLES * SIZE + (2 << 20)) as u64;
     assert!(carried.down < most, "{carried:?}");
     stage.assert_complete("cut");
-    stage.forget();
+}
 
+fn one_that_cannot_go_on_ends_the_others(stage: &Stage<'_>) {
     let bob = stage.bob.clone().with("PARLER_TIMEOUT", "1");
     let before = stage.reader.refs();
-    stage.proxy.break_at(Point::Down(15 << 20), Mishap::Gone);
+    stage.proxy.break_at(Point::Down(8 << 20), Mishap::Gone);
     let failed = bob.git(FETCH).failure();
     failed
         .warns("the download came to a stop")
@@ -179,19 +186,18 @@ fn each_goes_on_alone_where_it_was_cut_and_one_that_cannot_ends_the_others() {
     assert_eq!(stage.reader.refs(), before);
     stage.reader.fsck();
     stage.assert_tidy("gone");
-    stage.proxy.cut([]);
+    stage
+        .proxy
+        .cut([Cut::Down(2 << 20), Cut::Down(1 << 20), Cut::Down(3 << 20)]);
     bob.git(FETCH).success();
     stage.assert_complete("again");
 }
 
-#[test]
-fn nothing_is_left_of_those_that_a_signal_ends() {
-    let world = world();
-    let stage = stage(&world);
+fn nothing_is_left_of_those_that_a_signal_ends(stage: &Stage<'_>) {
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        stage.proxy.break_at(Point::Down(12 << 20), Mishap::Stall);
+        stage.proxy.break_at(Point::Down(7 << 20), Mishap::Stall);
         let fetch = stage.bob.start_git(FETCH);
-        stage.proxy.wait_for_down(12 << 20);
+        stage.proxy.wait_for_down(7 << 20);
         fetch.signal_group(signal);
         let answer = fetch.wait().either();
         assert!(!answer.is_success(), "{answer:?}");
@@ -207,14 +213,11 @@ fn nothing_is_left_of_those_that_a_signal_ends() {
     }
 }
 
-#[test]
-fn where_nothing_may_be_put_down_each_comes_when_it_is_its_turn() {
-    let world = world();
-    let stage = stage(&world);
+fn where_nothing_may_be_put_down_each_comes_when_it_is_its_turn(world: &World, stage: &Stage<'_>) {
     let directory = world.directory("calls");
-    let (library, trace) = (SystemCalls::watched_in(&world), directory.join("trace"));
+    let (library, trace) = (SystemCalls::watched_in(world), directory.join("trace"));
     // At once, and in the middle of a bundle that is being read meanwhile.
-    for nth in [1, 100] {
+    for nth in [1, 60] {
         let fault = Fault {
             call: CallKind::Write,
             nth,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use parler_harness::{Answer, Repository};
+use parler_harness::{Answer, Repository, copy_directory};
 
 use super::world;
 
@@ -16,7 +16,7 @@ mod row;
 mod stage;
 
 use row::{Place, Row};
-use stage::{Side, Stage, copy_directory};
+use stage::{Side, Stage};
 
 /// What a room says besides.
 const OF_A_ROOM: &str = "parler: ";

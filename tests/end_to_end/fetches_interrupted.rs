@@ -2,9 +2,11 @@
 //! completes, and nothing of the others is left.
 
 use std::fs;
-use std::time::Instant;
+use std::path::PathBuf;
 
-use parler_harness::{Agent, Cut, CuttingProxy, DEADLINE, Gate, HubProcess, Repository, Running, Snapshot, World};
+use parler_harness::{
+    Agent, Cut, CuttingProxy, Gate, HubProcess, Repository, Running, Snapshot, World, copy_directory, look_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::untouched::assert_tidy;
@@ -87,19 +89,24 @@ fn send(world: &World, fetch: &Running, whom: Whom, signal: Signal) {
     }
 }
 
-/// What was fetched is gone again, and what kept it.
-fn forget(reader: &Repository<'_>, before: &std::collections::BTreeMap<String, String>) {
-    for (name, oid) in reader.refs() {
-        match before.get(&name) {
-            None => _ = reader.git(["update-ref", "-d", &name]).success(),
-            Some(old) if *old != oid => _ = reader.git(["update-ref", &name, old]).success(),
-            Some(_) => {}
-        }
+/// A repository as it is now, so that it can be the same again.
+struct Kept {
+    place: PathBuf,
+    copy: PathBuf,
+}
+
+impl Kept {
+    fn of(reader: &Repository<'_>) -> Self {
+        let (place, copy) = (reader.path().to_owned(), reader.path().with_extension("kept"));
+        copy_directory(&place, &copy);
+        Self { place, copy }
     }
-    let _ = fs::remove_file(reader.git_dir().join("FETCH_HEAD"));
-    reader.git("reflog expire --expire=now --all").success();
-    reader.git("repack -adq").success();
-    reader.git("prune --expire=now").success();
+
+    /// What was fetched since is gone again.
+    fn restore(&self) {
+        fs::remove_dir_all(&self.place).unwrap();
+        copy_directory(&self.copy, &self.place);
+    }
 }
 
 #[test]
@@ -112,7 +119,7 @@ fn a_fetch_that_is_ended_in_the_download_is_run_again_and_leaves_nothing() {
         tip,
         _hub,
     } = stage(&world);
-    let before = reader.refs();
+    let (before, kept) = (reader.refs(), Kept::of(&reader));
     for (whom, signal) in [
         (Whom::Everybody, Signal::INT),
         (Whom::Everybody, Signal::KILL),
@@ -139,7 +146,7 @@ fn a_fetch_that_is_ended_in_the_download_is_run_again_and_leaves_nothing() {
             assert_eq!(reader.rev("v1^{}"), tip, "{again:?}");
             reader.fsck();
             assert_tidy(&format!("{whom:?} {signal:?} at {moment}"), &Snapshot::of(&reader));
-            forget(&reader, &before);
+            kept.restore();
             assert!(!reader.has(&tip));
         }
         assert!(ended > 0, "{whom:?} {signal:?}: each was over before");
@@ -156,14 +163,14 @@ fn a_fetch_whose_connections_break_at_every_moment_says_so_or_goes_on() {
         tip,
         _hub,
     } = stage(&world);
-    let before = reader.refs();
+    let kept = Kept::of(&reader);
     for moment in MOMENTS {
         proxy.cut([Cut::Down(moment)]);
         bob.git("fetch there").success();
         assert_eq!(reader.rev("there/main"), tip, "{moment}");
         reader.fsck();
         assert_tidy(&format!("cut at {moment}"), &Snapshot::of(&reader));
-        forget(&reader, &before);
+        kept.restore();
     }
 }
 
@@ -212,22 +219,22 @@ fn end_helper_before_child(world: &World, reader: &Repository<'_>, command: &str
 
 /// Waits for the git child of a helper that was killed: it sees the end of its input, and may write until then.
 fn wait_for_children(world: &World, reader: &Repository<'_>) {
-    let (begun, git_dir) = (Instant::now(), reader.path().join(".git"));
+    let git_dir = reader.path().join(".git");
     let works_there = |process: &u32| {
         let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(&*git_dir.to_string_lossy())
     };
-    while world.processes().iter().any(works_there) {
-        assert!(begun.elapsed() < DEADLINE, "a git child does not end");
-        std::thread::yield_now();
-    }
+    look_for(
+        || (!world.processes().iter().any(works_there)).then_some(()),
+        || "a git child does not end".to_owned(),
+    );
 }
 
 #[test]
 fn a_fetch_whose_helper_is_killed_at_any_step_leaves_nothing_once_it_is_run_again() {
     let world = world();
     let (reader, tip) = small(&world);
-    let before = reader.refs();
+    let kept = Kept::of(&reader);
     for command in [
         "fetch there",
         // Pinned at the end, after git wrote its refs.
@@ -246,12 +253,12 @@ fn a_fetch_whose_helper_is_killed_at_any_step_leaves_nothing_once_it_is_run_agai
             assert_eq!(reader.rev("v1^{}"), tip, "{command}: {steps:?}");
             reader.fsck();
             assert_tidy(&format!("{command}: {steps:?}"), &Snapshot::of(&reader));
-            forget(&reader, &before);
+            kept.restore();
             assert!(!reader.has(&tip), "{command}: {steps:?}");
         }
         println!("{command}: {steps:#?}");
         assert!(steps.len() >= 2, "{command}: {steps:?}");
-        forget(&reader, &before);
+        kept.restore();
     }
 }
 

@@ -1,9 +1,7 @@
 //! A fetch, an apply or a push whose process is ended in the middle leaves the repository as it was, and the next one
 //! completes.
 
-use std::time::Instant;
-
-use parler_harness::{DEADLINE, Gate, Repository, Running, Snapshot, World};
+use parler_harness::{Gate, Repository, Running, Snapshot, World, look_for};
 use rustix::process::{Signal, kill_process};
 
 use super::shallow::helper_of;
@@ -242,11 +240,10 @@ fn a_lock_that_a_killed_fetch_leaves_is_known_and_goes() {
     std::fs::write(&lock, "").unwrap();
     bobs.git("config core.packedRefsTimeout -1").success();
     let waiting = bobs.user().start_git(fetch);
-    let begun = Instant::now();
-    while locks().len() < 2 {
-        assert!(begun.elapsed() < DEADLINE, "it does not wait for the lock");
-        std::thread::yield_now();
-    }
+    look_for(
+        || (locks().len() >= 2).then_some(()),
+        || "it does not wait for the lock".to_owned(),
+    );
     waiting.signal_group(Signal::INT);
     assert!(!waiting.wait().either().is_success());
     assert_eq!(locks(), ["packed-refs.lock"], "of somebody else");

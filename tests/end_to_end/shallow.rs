@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, Repository, Running, World, end_process};
+use parler_harness::{DEADLINE, Repository, Running, World, end_process, look_for};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -194,11 +194,8 @@ pub(crate) fn helper_of(world: &World) -> Pid {
 
 /// Waits until git has begun to deepen.
 fn wait_for_lock(shallow: &Repository<'_>) {
-    let begun = Instant::now();
-    while !shallow.path().join(".git/shallow.lock").exists() {
-        assert!(begun.elapsed() < DEADLINE, "git does not deepen");
-        std::thread::yield_now();
-    }
+    let lock = shallow.path().join(".git/shallow.lock");
+    look_for(|| lock.exists().then_some(()), || "git does not deepen".to_owned());
 }
 
 /// A push whose helper gets this signal while it deepens from a remote that says nothing more; its child does not hear of

@@ -1,8 +1,6 @@
 //! The plain server that rooms are compared with does what git's own protocol over HTTP asks of one.
 
-use std::time::Instant;
-
-use parler_harness::{DEADLINE, SmartHttp, write_executable};
+use parler_harness::{SmartHttp, look_for, write_executable};
 
 use super::world;
 
@@ -76,9 +74,8 @@ fn a_plain_server_leaves_no_process() {
     drop(server);
     push.wait().code(1);
     // They are ended and go when the kernel has time for it.
-    let deadline = Instant::now() + DEADLINE;
-    while !world.processes().is_empty() {
-        assert!(Instant::now() < deadline, "{:?}", world.processes());
-        std::thread::yield_now();
-    }
+    look_for(
+        || world.processes().is_empty().then_some(()),
+        || format!("{:?}", world.processes()),
+    );
 }

@@ -14,7 +14,7 @@ use super::FetchError;
 use super::ahead::{Ahead, Found, Spool};
 
 /// From this many bytes on bundles are worth a request of their own.
-const LEG_BYTES: u64 = 8 << 20; // 8 MiB
+const LEG_BYTES: u64 = 4 << 20; // 4 MiB
 /// Answers of a hub elsewhere that are read at once, where nothing else is said.
 const AT_ONCE: usize = 4;
 

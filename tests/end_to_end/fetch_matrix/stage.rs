@@ -208,18 +208,6 @@ impl<'w> Stage<'w> {
     }
 }
 
-pub(super) fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// Calls back for every file below.
 pub(super) fn each_file(directory: &Path, call: &mut dyn FnMut(&Path)) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {

@@ -10,6 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::look_for;
+
 /// Where to cut a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
@@ -246,14 +248,7 @@ impl CuttingProxy {
 
     #[track_caller]
     fn wait_for<T>(&self, found: impl Fn() -> Option<T>) -> T {
-        let deadline = std::time::Instant::now() + crate::DEADLINE;
-        loop {
-            if let Some(found) = found() {
-                return found;
-            }
-            assert!(std::time::Instant::now() < deadline, "{:?}", self.carried());
-            thread::yield_now();
-        }
+        look_for(found, || format!("{:?}", self.carried()))
     }
 }
 

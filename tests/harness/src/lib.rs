@@ -7,6 +7,7 @@
 mod agent;
 mod arguments;
 mod cutting_proxy;
+mod directory;
 mod executable;
 mod gate;
 mod git_counter;
@@ -31,6 +32,7 @@ mod world;
 pub use agent::Agent;
 pub use arguments::Arguments;
 pub use cutting_proxy::{Carried, Cut, CuttingProxy, Mishap, Point};
+pub use directory::copy_directory;
 pub use executable::write_executable;
 pub use gate::Gate;
 pub use git_counter::GitCounter;
@@ -41,7 +43,9 @@ pub use local_hub::LocalHub;
 pub use log_reader::{ReadLog, read_log};
 pub use output::{Answer, Output};
 pub use plain_http::{PlainAnswer, PlainHttp};
-pub use process::{DEADLINE, Running, end_process, peak_memory_kib, started_with_mention_of, wait_for_end_of};
+pub use process::{
+    DEADLINE, Running, end_process, look_for, peak_memory_kib, started_with_mention_of, wait_for_end_of,
+};
 pub use raw_client::RawClient;
 pub use repository::Repository;
 pub use request_log::{Mark, RequestLog};

@@ -19,6 +19,25 @@ use crate::Output;
 /// Longest any one command of a test may take. Far above what any needs: only a hang reaches it.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
+/// Between two looks at what nobody tells: who looks all the time takes the processor from those who are waited for.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// Looks until there is something.
+///
+/// # Panics
+/// Where there is nothing after [`DEADLINE`], with what `missing` says then.
+#[track_caller]
+pub fn look_for<T>(mut found: impl FnMut() -> Option<T>, missing: impl FnOnce() -> String) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{}", missing());
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
 /// What a process has written to one of its outputs so far.
 #[derive(Debug, Default)]
 struct Capture {

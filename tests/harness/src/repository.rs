@@ -53,9 +53,34 @@ impl<'w> Repository<'w> {
     pub fn commit(&self, file: &str, content: &str) -> String {
         self.write(file, content);
         self.git(["add", file]).success();
-        self.git(["commit", "--quiet", "--message", &format!("Write {file}")])
-            .success();
-        self.rev("HEAD")
+        // What git tidies afterwards is no business of a test that needs a commit.
+        let message = format!("Write {file}");
+        self.git([
+            "-c",
+            "maintenance.auto=false",
+            "commit",
+            "--quiet",
+            "--message",
+            &message,
+        ])
+        .success();
+        self.head_in_files().unwrap_or_else(|| self.rev("HEAD"))
+    }
+
+    /// What `HEAD` leads to, where that is a file of the repository's own.
+    fn head_in_files(&self) -> Option<String> {
+        let git_dir = self.own_git_dir()?;
+        let head = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+        let name = head.strip_prefix("ref: ")?.trim_end();
+        let oid = fs::read_to_string(git_dir.join(name)).ok()?;
+        Some(oid.trim_end().to_owned())
+    }
+
+    /// `.git`, where it is a directory that is shared with no other work tree: git has not to be asked for it.
+    fn own_git_dir(&self) -> Option<PathBuf> {
+        let directory = fs::canonicalize(self.path.join(".git")).ok()?;
+        let is_own = directory.join("HEAD").is_file() && !directory.join("commondir").exists();
+        is_own.then_some(directory)
     }
 
     /// The object that an expression means.
@@ -91,13 +116,15 @@ impl<'w> Repository<'w> {
     /// The repository's own directory, or that of this work tree where it is a linked one.
     #[track_caller]
     pub fn git_dir(&self) -> PathBuf {
-        PathBuf::from(self.ask("rev-parse --absolute-git-dir"))
+        self.own_git_dir()
+            .unwrap_or_else(|| PathBuf::from(self.ask("rev-parse --absolute-git-dir")))
     }
 
     /// The directory that all work trees of the repository share.
     #[track_caller]
     pub fn common_dir(&self) -> PathBuf {
-        PathBuf::from(self.ask("rev-parse --path-format=absolute --git-common-dir"))
+        self.own_git_dir()
+            .unwrap_or_else(|| PathBuf::from(self.ask("rev-parse --path-format=absolute --git-common-dir")))
     }
 
     /// Feeds a stream to `git fast-import`.
