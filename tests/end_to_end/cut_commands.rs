@@ -13,7 +13,7 @@ use super::untouched::assert_tidy;
 use super::{hub_server, noise, world};
 
 /// How many places in each direction.
-const PLACES: u64 = 14;
+const PLACES: u64 = 9;
 
 /// A hub behind a proxy, an author, and a room that both have seen.
 pub(crate) struct Stage<'w> {
