@@ -166,8 +166,9 @@ fn each_goes_on_alone_where_it_was_cut(stage: &Stage<'_>) {
         .cut([Cut::Down(4 << 20), Cut::Down(1 << 20), Cut::Never, Cut::Down(6 << 20)]);
     stage.bob.git(FETCH).success();
     let carried = stage.proxy.carried();
-    assert_eq!(carried.cuts, 3, "{carried:?}");
-    assert_eq!(stage.answers(mark), (BUNDLES, 3));
+    // On a slow machine the first is idle for so long after the room that a bundle comes on another.
+    assert!((2..=3).contains(&carried.cuts), "{carried:?}");
+    assert_eq!(stage.answers(mark), (BUNDLES, carried.cuts as usize));
     // What was on its way when a connection was cut is lost; what had come is not asked for again.
     let most = (BUNDLES * SIZE + (2 << 20)) as u64;
     assert!(carried.down < most, "{carried:?}");
