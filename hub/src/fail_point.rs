@@ -33,6 +33,8 @@ fail_points! {
     DirectoryLocked "directory-locked";
     /// The file of a new database is there, empty.
     NewDatabaseMade "new-database-made";
+    /// One statement of a step of the format is done, in an open transaction.
+    MigrationStatement "migration-statement";
     /// Tables are made or changed, in an open transaction.
     MigrationApplied "migration-applied";
     /// The same, with the number of the new format.

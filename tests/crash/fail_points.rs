@@ -1,7 +1,6 @@
 //! A hub that dies at each step there is (`hub/src/fail_point.rs`), in the middle of a mixed load, while it starts on data of
 //! several kinds, or while it ends; and is started again. A step that nothing here leads to fails the test.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use parler_hub::fail_point::FailPoint;
 use parler_protocol::{BundleId, RoomKind, RoomName, TextPart};
 
 use super::load::load;
-use super::stage::{Stage, copy, hub_at, make_directory};
+use super::stage::{Stage, copy, hub_at, make_directory, rows};
 use super::worker::Plan;
 
 /// Trials at one time.
@@ -148,28 +147,4 @@ fn starting(stage: &Stage, point: FailPoint, kind: &str, from: Option<&Path>) ->
     }
     fs::remove_dir_all(hub.data()).unwrap();
     died
-}
-
-/// What a database holds that no start may change.
-fn rows(data: &Path) -> BTreeSet<String> {
-    let database = rusqlite::Connection::open(data.join("hub.db")).unwrap();
-    let mut rows = BTreeSet::new();
-    for select in [
-        "SELECT 'hub', hex(id) FROM hub",
-        "SELECT 'message', room || ' ' || seq || ' ' || hex(h) || ' ' || body FROM messages",
-        "SELECT 'ref', room || ' ' || name || ' ' || hex(oid) || ' ' || seq FROM refs",
-        "SELECT 'blob', hex(id) || ' ' || size || ' ' || hex(bytes) FROM blobs WHERE bytes IS NOT NULL",
-        "SELECT 'blob', hex(id) || ' ' || size FROM blobs",
-        "SELECT 'room of blob', room || ' ' || blob FROM room_blobs",
-        "SELECT 'key', key || ' ' || message FROM idempotency",
-        "SELECT 'member', room || ' ' || agent || ' ' || cursor FROM members",
-        "SELECT 'room', name || ' ' || head_seq || ' ' || hex(head_h) FROM rooms",
-    ] {
-        let mut statement = database.prepare(select).unwrap();
-        let found = statement.query_map((), |row| {
-            Ok(format!("{} {}", row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-        });
-        rows.extend(found.unwrap().map(Result::unwrap));
-    }
-    rows
 }

@@ -14,6 +14,8 @@ mod killed_hub;
 mod kills;
 mod load;
 mod memory;
+#[cfg(debug_assertions)]
+mod migrations;
 mod order;
 mod stage;
 mod worker;

@@ -247,3 +247,27 @@ fn blob_files(data: &Path) -> BTreeSet<String> {
     let directories = names(&blobs).into_iter().filter(|name| name.len() == 2);
     directories.flat_map(|name| names(&blobs.join(name))).collect()
 }
+
+/// What a database holds that no start may change.
+pub(crate) fn rows(data: &Path) -> BTreeSet<String> {
+    let database = rusqlite::Connection::open(data.join("hub.db")).unwrap();
+    let mut rows = BTreeSet::new();
+    for select in [
+        "SELECT 'hub', hex(id) FROM hub",
+        "SELECT 'message', room || ' ' || seq || ' ' || hex(h) || ' ' || body FROM messages",
+        "SELECT 'ref', room || ' ' || name || ' ' || hex(oid) || ' ' || seq FROM refs",
+        "SELECT 'blob', hex(id) || ' ' || size || ' ' || hex(bytes) FROM blobs WHERE bytes IS NOT NULL",
+        "SELECT 'blob', hex(id) || ' ' || size FROM blobs",
+        "SELECT 'room of blob', room || ' ' || blob FROM room_blobs",
+        "SELECT 'key', key || ' ' || message FROM idempotency",
+        "SELECT 'member', room || ' ' || agent || ' ' || cursor FROM members",
+        "SELECT 'room', name || ' ' || head_seq || ' ' || hex(head_h) FROM rooms",
+    ] {
+        let mut statement = database.prepare(select).unwrap();
+        let found = statement.query_map((), |row| {
+            Ok(format!("{} {}", row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        });
+        rows.extend(found.unwrap().map(Result::unwrap));
+    }
+    rows
+}

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use parler_protocol::HubId;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::{Batch, Connection, OptionalExtension};
 
 use super::OpenError;
 use crate::fail_point::{FailPoint, reached};
@@ -61,7 +62,12 @@ pub(super) fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let found = usize::try_from(format(connection)?).unwrap_or_default();
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {
         let format = index + 1;
-        connection.execute_batch(&format!("BEGIN IMMEDIATE; {migration}"))?;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut statements = Batch::new(connection, migration);
+        while let Some(mut statement) = statements.next()? {
+            statement.execute(())?;
+            reached(FailPoint::MigrationStatement);
+        }
         reached(FailPoint::MigrationApplied);
         connection.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {format};"
