@@ -20,7 +20,7 @@ use crate::store::{Inspector, OpenError};
 /// What is to be done besides looking.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
-    /// Remove files that belong to nothing. Not done while a hub runs: one of them may be about to be somebody's.
+    /// Remove files that belong to nothing. Refused while a hub runs: one of them may be about to be somebody's.
     pub repair: bool,
 }
 
@@ -82,6 +82,9 @@ pub enum CheckError {
     /// No hub has its data there.
     #[error("{} is no hub's data directory: it has no hub.db", .0.display())]
     NoHub(PathBuf),
+    /// It is to be repaired, and a hub has it open.
+    #[error("a hub has {} open, and what it is about to use cannot be told from what is left over", .0.display())]
+    InUse(PathBuf),
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -133,6 +136,9 @@ pub async fn check(
         return Err(CheckError::NoHub(data_dir.to_owned()));
     }
     let inspector = Inspector::open(data_dir)?;
+    if options.repair && inspector.is_in_use() {
+        return Err(CheckError::InUse(data_dir.to_owned()));
+    }
     let mut report = Report {
         tell,
         summary: CheckSummary {

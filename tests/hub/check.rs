@@ -169,6 +169,11 @@ fn damages() -> Vec<(&'static str, Damage, &'static str, &'static [&'static str]
         let statement = statement.replace("BUILD", build);
         Box::new(move |data| sql(data, &statement))
     };
+    let body_of_build = |seq: u32, from: &str, to: &str| {
+        of_build(&format!(
+            "UPDATE messages SET body = CAST(replace(CAST(body AS TEXT), '{from}', '{to}') AS BLOB) WHERE BUILD AND seq = {seq}"
+        ))
+    };
     let id: &'static str = Box::leak(large_id.into_boxed_str());
     let file_id: &'static [&'static str] = Box::leak(vec![id].into_boxed_slice());
     vec![
@@ -281,6 +286,68 @@ fn damages() -> Vec<(&'static str, Damage, &'static str, &'static [&'static str]
             &["another author"],
         ),
         (
+            "another id",
+            of_build("UPDATE messages SET id = zeroblob(16) WHERE BUILD AND seq = 3"),
+            "message",
+            &["message 3", "another id"],
+        ),
+        (
+            "another number in a message",
+            body_of_build(3, r#""seq":3,"#, r#""seq":8,"#),
+            "message",
+            &["message 3", "another number"],
+        ),
+        (
+            "another room in a message",
+            body_of_build(3, r#""room":"Build""#, r#""room":"Built""#),
+            "message",
+            &["message 3", "another room"],
+        ),
+        (
+            "a message from before",
+            body_of_build(6, r#""ts":1"#, r#""ts":"#),
+            "message",
+            &["message 6", "older than the one before"],
+        ),
+        (
+            "another size in a message",
+            body_of_build(4, "1048583", "1048584"),
+            "blob-reference",
+            &["message 4", "another number"],
+        ),
+        (
+            "a push from elsewhere",
+            body_of_build(4, &"a".repeat(40), &"d".repeat(40)),
+            "refs",
+            &["message 4", "refs/heads/main"],
+        ),
+        (
+            "a ref below another",
+            of_build(
+                "UPDATE messages SET body = CAST(replace(CAST(body AS TEXT), 'heads/main', 'heads/new/er') AS BLOB) WHERE BUILD",
+            ),
+            "ref-conflict",
+            &["refs/heads/new/er", "cannot both exist"],
+        ),
+        (
+            "a message given up without a note",
+            of_build("UPDATE messages SET dropped_at = 1 WHERE BUILD AND seq = 3"),
+            "message",
+            &["message 3", "not its note"],
+        ),
+        (
+            "a push given up",
+            of_build("UPDATE messages SET dropped_at = 1 WHERE BUILD AND seq = 4"),
+            "push-index",
+            &["message 4", "carried refs or a bundle"],
+        ),
+        (
+            "a record of another's message",
+            run("UPDATE idempotency SET agent = 3 - agent"),
+            "idempotency",
+            &["another agent's message"],
+        ),
+        (
             "another digest",
             of_build("UPDATE messages SET digest = zeroblob(32) WHERE BUILD AND seq = 3"),
             "message",
@@ -377,6 +444,30 @@ fn damages() -> Vec<(&'static str, Damage, &'static str, &'static [&'static str]
             &["refs/heads/x", "nowhere"],
         ),
         (
+            "a ref that is none",
+            run("UPDATE refs SET name = 'main' WHERE name = 'refs/heads/main'"),
+            "refs",
+            &["ref \"main\" cannot be read"],
+        ),
+        (
+            "an older room",
+            of_build("UPDATE rooms SET head_ts = 1 WHERE BUILD"),
+            "head",
+            &["room Build", "older time"],
+        ),
+        (
+            "a hub that is nobody",
+            run("DELETE FROM hub"),
+            "database",
+            &["the hub's id is not there"],
+        ),
+        (
+            "a blob of no id",
+            run("UPDATE blobs SET id = zeroblob(5) WHERE bytes IS NULL"),
+            "database",
+            &["an id that is none"],
+        ),
+        (
             "HEAD elsewhere",
             of_build("UPDATE rooms SET head_ref = 'refs/heads/new' WHERE BUILD"),
             "refs",
@@ -443,6 +534,48 @@ fn damages() -> Vec<(&'static str, Damage, &'static str, &'static [&'static str]
             &["blobs/readme"],
         ),
         (
+            "half of an upload, the other",
+            Box::new(|data| {
+                let name = format!("{}.json", "b".repeat(32));
+                write_private(&data.join("blobs/uploads").join(name), b"{}");
+            }),
+            "unfinished",
+            &["half of an upload", "bbbb.json"],
+        ),
+        (
+            "an upload that was not removed",
+            Box::new(|data| {
+                let upload = data.join("blobs/uploads").join("c".repeat(32));
+                fs::hard_link(blob_file(data), &upload).unwrap();
+                write_private(&upload.with_extension("json"), b"{}");
+            }),
+            "unfinished",
+            &["has become a blob, 0 bytes"],
+        ),
+        (
+            "a stranger's file among the uploads",
+            Box::new(|data| write_private(&data.join("blobs/uploads/readme"), b"")),
+            "unfinished",
+            &["blobs/uploads/readme", "nothing that a hub made"],
+        ),
+        (
+            "a blob's file in another's directory",
+            Box::new(|data| {
+                let place = data.join("blobs/zz");
+                fs::create_dir(&place).unwrap();
+                fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+                write_private(&place.join(BundleId::of(b"nobody's").to_string()), b"nobody's");
+            }),
+            "unfinished",
+            &["blobs/zz", "nothing that a hub made"],
+        ),
+        (
+            "a database that was begun",
+            Box::new(|data| write_private(&data.join("hub.db-new"), b"1234")),
+            "unfinished",
+            &["hub.db-new", "never finished, 4 bytes"],
+        ),
+        (
             "a file that others may read",
             Box::new(|data| fs::set_permissions(blob_file(data), fs::Permissions::from_mode(0o644)).unwrap()),
             "permissions",
@@ -457,7 +590,7 @@ fn damages() -> Vec<(&'static str, Damage, &'static str, &'static [&'static str]
     ]
 }
 
-fn write_private(path: &Path, content: &[u8]) {
+pub(crate) fn write_private(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
@@ -575,6 +708,38 @@ async fn repair_removes_what_is_nobodys_and_nothing_else() {
     let before = fs::read(blob_file(&data)).unwrap();
     assert_eq!(found(&data, &["--repair"]).1, Some(1));
     assert_eq!(fs::read(blob_file(&data)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn what_a_running_hub_has_open_is_not_repaired() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    let hub = RunningProgram::start(&data);
+    fill(&hub).await;
+    // As a hub that runs has such for a moment.
+    write_private(&data.join("blobs/tmp/upload-x"), b"12");
+    write_private(&data.join("blobs/uploads").join("a".repeat(32)), b"123");
+    let orphan = data.join("blobs/ab").join(format!("ab{}", "0".repeat(62)));
+    let _ = fs::create_dir(data.join("blobs/ab"));
+    fs::set_permissions(data.join("blobs/ab"), fs::Permissions::from_mode(0o700)).unwrap();
+    write_private(&orphan, b"1234");
+    let output = check(&data, &["--repair"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(3), &b""[..]),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("stop it first, or check without --repair") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert!(data.join("blobs/tmp/upload-x").exists() && orphan.exists());
+    assert_clean(&data);
+    drop(hub);
+    let (found, code, _) = found(&data, &["--repair"]);
+    assert_eq!((found.len(), code), (3, Some(0)), "{found:?}");
+    assert!(!data.join("blobs/tmp/upload-x").exists() && !orphan.exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use parler_hub::{CheckError, CheckEvent, CheckOptions, CheckSummary, Finding, Severity};
 use serde_json::json;
 
@@ -46,7 +46,10 @@ pub(super) fn check(arguments: &Check) -> Result<(), Failure> {
 
 /// Whatever it is, nothing is known of the data.
 pub(super) fn cannot_look(error: CheckError) -> Failure {
-    Failure::CannotLook(error.into())
+    Failure::CannotLook(match error {
+        CheckError::InUse(_) => anyhow!("{error}: stop it first, or check without --repair"),
+        error => error.into(),
+    })
 }
 
 fn write_finding(finding: &Finding, as_json: bool) -> io::Result<()> {
