@@ -12,7 +12,7 @@ use parler_protocol::{AgentKey, BundleId, Message, paths};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::check::{assert_clean, copy};
+use crate::check::{assert_clean, copy, sql, write_private};
 use crate::support::{Agent, Push, RunningProgram, bytes, oid, program, text_message};
 
 /// A blob of this size is kept in a file.
@@ -258,6 +258,18 @@ async fn whatever_a_backup_lacks_is_found_before_anything_is_brought_back() {
             "another database's",
         ),
         (
+            Box::new(|to| edit(to, |note| note["rooms"] = Value::Array(Vec::new()))),
+            "another database's",
+        ),
+        (
+            Box::new(|to| edit(to, |note| note["hub"] = "01010101010101010101010101010101".into())),
+            "another database's",
+        ),
+        (
+            Box::new(|to| edit(to, |note| note["format"] = 2.into())),
+            "it has form 2, and this program knows form 1",
+        ),
+        (
             Box::new(|to| fs::write(to.join("backup.json"), "{").unwrap()),
             "backup.json",
         ),
@@ -299,6 +311,142 @@ async fn whatever_a_backup_lacks_is_found_before_anything_is_brought_back() {
     assert!(fifo.unwrap().success());
     refused(&restore(&place, &filled.path("restored")), "it is no file");
     done(&restore(&whole, &filled.path("restored")));
+}
+
+/// Changes the note of a backup.
+fn edit(backup: &Path, change: impl FnOnce(&mut Value)) {
+    let path = backup.join("backup.json");
+    let mut note = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut note);
+    fs::write(path, note.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn all_that_is_damaged_in_a_backup_is_told() {
+    let filled = Filled::new(3).await;
+    let (data, to, restored) = (filled.path("data"), filled.path("backup"), filled.path("restored"));
+    done(&backup(&data, &to));
+    for number in 0..2 {
+        let id = BundleId::of(&bytes(LARGE, number)).to_string();
+        let path = to.join("blobs").join(&id[..2]).join(&id);
+        // The hub's own by another name.
+        fs::remove_file(&path).unwrap();
+        write_private(&path, &bytes(LARGE, 9));
+    }
+    let output = restore(&to, &restored);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = stderr.lines().collect();
+    assert_eq!((output.status.code(), lines.len()), (Some(1), 3), "{stderr}");
+    let told = |line: &str| line.contains("blob ") && line.contains("do not hash to its id");
+    assert!(lines.iter().all(|line| told(line)), "{stderr}");
+    assert!(lines[2].ends_with(", and 1 more"), "{stderr}");
+    assert!(!restored.exists());
+    // By copying each byte it is found at the first.
+    let mut command = program();
+    command
+        .args(["restore", "--copy", "--from"])
+        .arg(&to)
+        .arg("--data")
+        .arg(&restored);
+    refused(&command.output().unwrap(), "are not its own");
+    assert_eq!(unfinished(filled.place.path()), [""; 0]);
+    // So it is by a backup that copies; the next one makes it whole.
+    assert_clean(&data);
+    let id = BundleId::of(&bytes(LARGE, 2)).to_string();
+    let blob = data.join("blobs").join(&id[..2]).join(&id);
+    let whole = fs::read(&blob).unwrap();
+    fs::remove_file(&blob).unwrap();
+    write_private(&blob, &bytes(LARGE, 9));
+    let copying = |to: &Path| {
+        let mut command = program();
+        command
+            .args(["backup", "--copy", "--data"])
+            .arg(&data)
+            .arg("--to")
+            .arg(to);
+        command.output().unwrap()
+    };
+    refused(&copying(&filled.path("copied")), "are not its own");
+    refused(&restore(&filled.path("copied"), &restored), "no finished backup");
+    fs::write(&blob, &whole[1..]).unwrap();
+    refused(
+        &backup(&data, &filled.path("shorter")),
+        "has 99999 bytes in place of 100000",
+    );
+    fs::write(&blob, whole).unwrap();
+    done(&copying(&filled.path("copied")));
+    let copy = |to: &Path| to.join("blobs").join(&id[..2]).join(&id);
+    assert_eq!(links(&copy(&filled.path("copied"))), 1);
+    // A copy of another length never was a whole one.
+    fs::write(copy(&filled.path("copied")), "short").unwrap();
+    assert!(done(&copying(&filled.path("copied"))).contains("(1 new)"));
+    done(&restore(&filled.path("copied"), &restored));
+}
+
+fn links(path: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(&fs::metadata(path).unwrap())
+}
+
+#[tokio::test]
+async fn two_do_not_work_at_one_place_and_what_one_left_is_in_nobodys_way() {
+    let filled = Filled::new(1).await;
+    let (data, to, restored) = (filled.path("data"), filled.path("backup"), filled.path("restored"));
+    done(&backup(&data, &to));
+    let held = |path: &Path| {
+        let file = fs::File::open(path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    };
+    let working = held(&to.join("backup.lock"));
+    refused(&backup(&data, &to), "is in use by another backup or restore");
+    drop(working);
+    let working = held(filled.place.path());
+    refused(&restore(&to, &restored), "is in use by another backup or restore");
+    drop(working);
+    // Of such as were killed.
+    fs::write(to.join("hub-7.db"), "a copy of the database").unwrap();
+    fs::write(to.join("blobs/copying"), "a copy of a blob").unwrap();
+    let left = filled.path(".restored.parler-restoring");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("hub.db"), "a database").unwrap();
+    done(&backup(&data, &to));
+    assert!(!to.join("hub-7.db").exists() && !to.join("blobs/copying").exists());
+    done(&restore(&to, &restored));
+    assert!(!left.exists());
+    assert_clean(&restored);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&restored).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+/// As a hub does that starts on older data.
+#[test]
+fn a_backup_of_an_older_format_is_brought_up_to_date() {
+    let place = tempfile::TempDir::new().unwrap();
+    let (data, to, restored) = (
+        place.path().join("data"),
+        place.path().join("backup"),
+        place.path().join("restored"),
+    );
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/data/2"), &data);
+    // Its pushes have no signature, which nobody may have found fault with then.
+    for table in [
+        "idempotency",
+        "room_blobs",
+        "blobs",
+        "refs",
+        "messages",
+        "token_rooms",
+        "members",
+        "invites",
+        "rooms",
+    ] {
+        sql(&data, &format!("DELETE FROM {table}"));
+    }
+    fs::remove_dir_all(data.join("blobs")).unwrap();
+    fs::create_dir(data.join("blobs")).unwrap();
+    assert!(done(&backup(&data, &to)).contains("0 rooms, 0 messages"));
+    done(&restore(&to, &restored));
+    assert_eq!(assert_clean(&restored)["rooms"], 0);
 }
 
 /// What is left in a directory of restores that were not finished.
