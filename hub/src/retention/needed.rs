@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use parler_protocol::limits::MAX_NEEDS;
 use parler_protocol::{AgentId, BundleId, BundlePart, Message, Oid, Part};
 
+use super::old_messages::may_be_open;
 use crate::message_parts::blob_references;
 use crate::ref_fold::RefFold;
 
@@ -19,6 +20,8 @@ pub(super) struct Scan {
     first_movers: HashMap<Oid, AgentId>,
     /// Blobs that are needed whatever the refs are.
     kept: HashSet<BundleId>,
+    /// Where handoffs moved refs to: whoever takes one up fetches that, also when the ref is gone by then.
+    handed_over: HashSet<Oid>,
 }
 
 /// What a bundle part says, and the message it came in.
@@ -36,21 +39,21 @@ struct Bundle {
 }
 
 impl Scan {
-    /// Takes in the next message.
-    pub(super) fn take(&mut self, message: &Message, is_old: bool) {
+    /// Takes in the next message. Whether it speaks of blobs.
+    pub(super) fn take(&mut self, message: &Message, is_old: bool) -> bool {
+        let spoken_of = blob_references(&message.parts);
+        let is_task = message.parts.iter().any(may_be_open);
         for part in &message.parts {
-            match part {
-                Part::Refs(refs) => {
-                    let _ = self.fold.apply(message.seq.get().cast_signed(), refs);
-                    let moved = refs.updates.iter().flat_map(|update| [update.new, update.peeled]);
-                    for oid in moved.flatten() {
-                        self.first_movers.entry(oid).or_insert(message.from.id);
-                    }
+            if let Part::Refs(refs) = part {
+                let _ = self.fold.apply(message.seq.get().cast_signed(), refs);
+                let moved = refs.updates.iter().flat_map(|update| [update.new, update.peeled]);
+                for oid in moved.flatten() {
+                    self.first_movers.entry(oid).or_insert(message.from.id);
                 }
-                // A handoff may be open, and what became of a task be asked for.
-                Part::Handoff(handoff) => self.kept.extend(handoff.bundle),
-                Part::Task(task) => self.kept.extend(task.result),
-                _ => {}
+                if is_task {
+                    let news = refs.updates.iter().filter_map(|update| update.new);
+                    self.handed_over.extend(news);
+                }
             }
         }
         for part in &message.parts {
@@ -62,10 +65,10 @@ impl Scan {
                 }
             }
         }
-        if !is_old {
-            self.kept
-                .extend(blob_references(&message.parts).iter().map(|reference| reference.id));
+        if is_task || !is_old {
+            self.kept.extend(spoken_of.iter().map(|reference| reference.id));
         }
+        !spoken_of.is_empty()
     }
 
     /// What is needed. None: it cannot be decided.
@@ -82,7 +85,8 @@ impl Scan {
         }
         let mut needed = HashSet::new();
         let mut to_follow: Vec<BundleId> = self.kept.iter().copied().collect();
-        for (oid, _) in self.fold.refs.values() {
+        let live = self.fold.refs.values().map(|(oid, _)| oid);
+        for oid in live.chain(&self.handed_over) {
             // A branch at a commit inside of some bundle: nobody here can say of which.
             let providers = by_tip.get(oid).filter(|providers| self.is_vouched(oid, providers))?;
             to_follow.extend(providers.iter().map(|position| self.bundles[*position].id));
@@ -280,6 +284,18 @@ mod tests {
         let mut done = log();
         done.push(vec![task.into()]);
         assert_eq!(needed(done, &names, false).unwrap(), ["a", "b", "c", "dead"]);
+        // What else a message with such a part speaks of, also where the part is of a form to come.
+        for kind in ["com.parler.handoff", "com.parler.task", "com.parler.dispatch"] {
+            let of_a_form_to_come =
+                Part::from_value(&serde_json::json!({ "kind": kind, "next": 7, "status": 7, "role": 7 }));
+            let mut with_file = log();
+            with_file.insert(0, vec![file.clone().into(), of_a_form_to_come]);
+            assert_eq!(
+                needed(with_file, &names, false).unwrap(),
+                ["a", "b", "c", "file"],
+                "{kind}"
+            );
+        }
         // A branch that comes back to an old commit.
         let mut back = log();
         back.push(vec![moves("main", Some('3'), Some('1'))]);
@@ -288,6 +304,32 @@ mod tests {
         let mut twice = log();
         twice.push(vec![bundle("file", '3', &[], &[]).into()]);
         assert_eq!(needed(twice, &names, false).unwrap(), ["a", "b", "c", "file"]);
+    }
+
+    /// Whoever is asked to look at a branch fetches where it was then.
+    #[test]
+    fn what_was_handed_over_with_a_ref_is_needed_when_the_ref_is_gone() {
+        let names = ["a", "b", "c"];
+        let log = |with: Option<Part>, at: char| {
+            let mut review = vec![moves("review", None, Some(at))];
+            review.extend(with);
+            vec![
+                vec![bundle("a", '1', &[], &[]).into(), moves("main", None, Some('1'))],
+                vec![bundle("b", '2', &['1'], &[]).into(), moves("topic", None, Some('2'))],
+                // The room has it: no bundle comes with it.
+                review,
+                vec![moves("review", Some(at), None), moves("topic", Some('2'), None)],
+                vec![
+                    bundle("c", '3', &['1'], &[]).into(),
+                    moves("main", Some('1'), Some('3')),
+                ],
+            ]
+        };
+        let handoff = || Part::from_value(&serde_json::json!({ "kind": "com.parler.handoff", "next": "look" }));
+        assert_eq!(needed(log(None, '2'), &names, false).unwrap(), ["a", "c"]);
+        assert_eq!(needed(log(Some(handoff()), '2'), &names, false).unwrap(), names);
+        // Within one of them, nobody here can say of which.
+        assert_eq!(needed(log(Some(handoff()), '7'), &names, false), None);
     }
 
     #[test]

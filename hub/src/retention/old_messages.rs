@@ -23,13 +23,15 @@ pub(crate) fn age(stored: &[u8]) -> Age {
     }
 }
 
-/// Whether others build on a message with this part: refs and bundles are the room; a handoff, a task or a job may be
-/// open still. By the kind, also where the part is of a form that this program does not know.
+/// Whether others build on a message with this part: refs and bundles are the room.
 fn is_built_on(part: &Part) -> bool {
-    matches!(
-        part.kind(),
-        part_kind::REFS | part_kind::BUNDLE | part_kind::HANDOFF | part_kind::TASK | part_kind::DISPATCH
-    )
+    matches!(part.kind(), part_kind::REFS | part_kind::BUNDLE) || may_be_open(part)
+}
+
+/// Whether somebody may have to do something yet about a message with this part, or ask what became of it. By the kind,
+/// also where the part is of a form that this program does not know.
+pub(super) fn may_be_open(part: &Part) -> bool {
+    matches!(part.kind(), part_kind::HANDOFF | part_kind::TASK | part_kind::DISPATCH)
 }
 
 #[cfg(test)]
