@@ -67,5 +67,5 @@ pub use forwarded::{ForwardedHeader, NotANetwork, ProxyNetwork, TrustedProxies};
 pub use hub::{Hub, HubError};
 pub use hub_limits::HubLimits;
 pub use options::{HubOptions, LocalPolicy};
-pub use retention::{PruneError, RetentionOptions, RetentionSummary, prune};
+pub use retention::{PruneError, RetentionOptions, RetentionSummary, prune, shrink};
 pub use tls::{TlsError, TlsIdentity};

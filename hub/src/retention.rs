@@ -4,20 +4,24 @@
 
 mod needed;
 mod old_messages;
+mod reading;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parler_protocol::{BundleId, Message, RoomName, Seq};
+use parler_protocol::{BundleId, RoomName, Seq};
 use serde::Serialize;
 
-use self::needed::Scan;
 pub(crate) use self::old_messages::{Age, age};
+use self::reading::{Memory, Reading, Seen};
 use crate::blob_store::{BlobError, BlobStore, FileBlobStore};
 use crate::clock::Clock;
 use crate::hub::BLOBS_DIRECTORY;
 use crate::state::SharedState;
-use crate::store::{BlobDrop, OpenError, SqliteOptions, SqliteStore, Store, StoreError};
+use crate::store::{BlobDrop, OpenError, RoomMark, SqliteOptions, SqliteStore, Store, StoreError};
 
 /// Blobs that are given up in one transaction, at most.
 const BLOBS_AT_ONCE: usize = 64;
@@ -27,6 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600); // 6 h
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Looks in the time that content is kept.
 const LOOKS: u32 = 4;
+/// How often a room is read on, at one look, because of what came while it was read.
+const MOST_READINGS: usize = 16;
 
 /// How long content is kept. None: for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,9 +86,16 @@ pub async fn prune(data_dir: &Path, options: &RetentionOptions, dry_run: bool) -
     }
     let store = SqliteStore::open(data_dir, SqliteOptions::default())?;
     let blobs = FileBlobStore::open(data_dir.join(BLOBS_DIRECTORY)).map_err(PruneError::Blobs)?;
-    let summary = look(&store, &blobs, options, Clock::system().now_ms(), dry_run).await;
+    let now = Clock::system().now_ms();
+    let summary = look(&store, &blobs, options, now, dry_run, &mut Memory::default()).await;
     store.close().await?;
     summary
+}
+
+/// Gives the space that is free in the database of a stopped hub back to the file system, where that is worth it: a quarter of
+/// it and a MiB. Needs as much space as the database has without. Bytes that it is smaller by. Blocks.
+pub fn shrink(data_dir: &Path) -> Result<u64, PruneError> {
+    Ok(crate::store::shrink(data_dir)?)
 }
 
 /// Gives up what has become old enough, again and again until the hub stops.
@@ -92,9 +105,10 @@ pub(crate) async fn run(state: SharedState) {
         return;
     };
     let pause = (shortest / LOOKS).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+    let mut memory = Memory::default();
     loop {
         let looked = tokio::select! {
-            looked = look(&*state.store, &*state.blobs, &options, state.now_ms(), false) => looked,
+            looked = look(&*state.store, &*state.blobs, &options, state.now_ms(), false, &mut memory) => looked,
             () = state.stopping() => return,
         };
         match looked {
@@ -122,24 +136,38 @@ async fn look(
     options: &RetentionOptions,
     now: i64,
     dry_run: bool,
+    memory: &mut Memory,
 ) -> Result<RetentionSummary, PruneError> {
     let before = |kept: Duration| now.saturating_sub(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
     let mut summary = RetentionSummary::default();
-    // A room may be deleted meanwhile.
-    let unless_deleted = |looked| match looked {
-        Err(PruneError::Store(StoreError::NotFound)) => Ok(()),
-        looked => looked,
-    };
-    for room in store.all_rooms().await? {
+    // Of rooms that are no more, nothing is remembered.
+    let mut remembered = std::mem::take(memory);
+    for mark in store.all_rooms().await? {
         if let Some(kept) = options.blobs {
-            let looked = look_at_blobs(store, blobs, &room, before(kept), now, dry_run, &mut summary).await;
-            unless_deleted(looked)?;
+            let seen = remembered.remove(&mark.room);
+            let seen = match seen.filter(|seen| seen.is_all(&mark, before(kept))) {
+                Some(seen) => Some(seen),
+                None => {
+                    let looked = look_at_blobs(store, blobs, &mark, before(kept), now, dry_run, &mut summary);
+                    unless_deleted(looked.await)?
+                }
+            };
+            memory.extend(seen.map(|seen| (mark.room.clone(), seen)));
         }
         if let Some(kept) = options.messages {
-            unless_deleted(look_at_messages(store, &room, before(kept), now, dry_run, &mut summary).await)?;
+            let looked = look_at_messages(store, &mark.room, before(kept), now, dry_run, &mut summary);
+            unless_deleted(looked.await)?;
         }
     }
     Ok(summary)
+}
+
+/// A room that was deleted meanwhile has nothing to give up, and is no reason to leave the others.
+fn unless_deleted<T: Default>(looked: Result<T, PruneError>) -> Result<T, PruneError> {
+    match looked {
+        Err(PruneError::Store(StoreError::NotFound)) => Ok(T::default()),
+        looked => looked,
+    }
 }
 
 async fn look_at_messages(
@@ -164,30 +192,59 @@ async fn look_at_messages(
     }
 }
 
+/// Looks at the blobs of a room. What the next look may trust; none: that one has to read the room in any case.
 async fn look_at_blobs(
     store: &dyn Store,
     blobs: &dyn BlobStore,
-    room: &RoomName,
+    mark: &RoomMark,
     before: i64,
     now: i64,
     dry_run: bool,
     summary: &mut RetentionSummary,
-) -> Result<(), PruneError> {
-    if store
-        .held_blobs(room, Seq::new(i64::MAX as u64), None)
-        .await?
-        .is_empty()
-    {
-        return Ok(());
+) -> Result<Option<Seen>, PruneError> {
+    let room = &mark.room;
+    let mut reading = Reading::new(before);
+    for _ in 0..MOST_READINGS {
+        let any = store.held_blobs(room, Seq::new(i64::MAX as u64), None).await?;
+        if any.is_empty() {
+            return Ok(Some(Seen::nothing(mark)));
+        }
+        if !reading.read_on(store, room).await? {
+            summary.undecided_rooms += 1;
+            return Ok(None);
+        }
+        let Some(needed) = reading.needed() else {
+            summary.undecided_rooms += 1;
+            return Ok(Some(reading.seen(mark)));
+        };
+        let drop = BlobDrop {
+            room: room.clone(),
+            ids: Vec::new(),
+            up_to: reading.old_up_to,
+            as_of: reading.up_to,
+            now,
+        };
+        if give_up(store, blobs, &drop, &needed, dry_run, summary).await? {
+            return Ok(Some(reading.seen(mark)));
+        }
+        // Somebody pushed meanwhile, or many spoke: what is needed is decided anew, with what came.
     }
-    let Some((needed, old_up_to, as_of)) = scan(store, room, before).await? else {
-        summary.undecided_rooms += 1;
-        return Ok(());
-    };
+    Ok(None)
+}
+
+/// Gives up what is old and not needed, as `plan` has it but for the blobs. False: that is no longer known.
+async fn give_up(
+    store: &dyn Store,
+    blobs: &dyn BlobStore,
+    plan: &BlobDrop,
+    needed: &HashSet<BundleId>,
+    dry_run: bool,
+    summary: &mut RetentionSummary,
+) -> Result<bool, PruneError> {
     let mut after: Option<BundleId> = None;
     loop {
-        let held = store.held_blobs(room, old_up_to, after).await?;
-        let Some((last, _)) = held.last() else { return Ok(()) };
+        let held = store.held_blobs(&plan.room, plan.up_to, after).await?;
+        let Some((last, _)) = held.last() else { return Ok(true) };
         after = Some(*last);
         let old: Vec<_> = held.into_iter().filter(|(id, _)| !needed.contains(id)).collect();
         for some in old.chunks(BLOBS_AT_ONCE) {
@@ -197,53 +254,17 @@ async fn look_at_blobs(
                 continue;
             }
             let drop = BlobDrop {
-                room: room.clone(),
                 ids: some.iter().map(|(id, _)| *id).collect(),
-                up_to: old_up_to,
-                as_of,
-                now,
+                ..plan.clone()
             };
             let Some(dropped) = store.drop_blobs(drop).await? else {
-                // Somebody pushed meanwhile: what is needed is decided anew at the next look.
-                return Ok(());
+                return Ok(false);
             };
             summary.blobs += dropped.blobs;
             summary.blob_bytes += dropped.bytes;
             // Their rows are gone. Whoever is killed here leaves files that the next start removes.
             for id in &dropped.files {
                 blobs.retire(id).await?;
-            }
-        }
-    }
-}
-
-/// Reads a room's log: which blobs are needed, the newest message that is old, and how far it was read. None: it cannot
-/// be decided.
-async fn scan(
-    store: &dyn Store,
-    room: &RoomName,
-    before: i64,
-) -> Result<Option<(std::collections::HashSet<BundleId>, Seq, Seq)>, PruneError> {
-    let (mut scan, mut old_up_to, mut after) = (Scan::default(), Seq::ZERO, Seq::ZERO);
-    loop {
-        let slice = store.log_slice(room, after).await?;
-        if slice.messages.is_empty() {
-            return Ok(scan.needed().map(|needed| (needed, old_up_to, slice.head)));
-        }
-        for message in &slice.messages {
-            after = after.next();
-            let not_after = match (message.dropped_at, Message::parse(&message.stored)) {
-                // Its own time is gone, and was before this one.
-                (Some(dropped_at), _) => dropped_at,
-                (None, Ok(message)) => {
-                    scan.take(&message, message.ts < before);
-                    message.ts
-                }
-                (None, Err(_)) => return Ok(None),
-            };
-            if not_after < before {
-                // Times never go back along a log.
-                old_up_to = after;
             }
         }
     }

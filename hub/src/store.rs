@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use commit_stats::CommitStats;
 pub use error::StoreError;
 pub(crate) use sqlite::{
-    Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredMessage, StoredRoom,
+    Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredMessage, StoredRoom, shrink,
 };
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use token::{Need, NewToken, TokenHolder};
@@ -247,16 +247,20 @@ pub struct LogPage {
     pub last_note: Option<Seq>,
 }
 
-/// Part of a log, as upkeep sees it.
-#[derive(Debug, Clone)]
-pub struct LogSlice {
-    /// Messages in order.
-    pub messages: Vec<SlicedMessage>,
-    /// The number of the log's last message in the same snapshot.
+/// How far a room has come, for whoever looks again later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomMark {
+    /// The room.
+    pub room: RoomName,
+    /// When it was made, milliseconds since 1970: another of the same name may follow it.
+    pub made_at: i64,
+    /// Its newest message.
     pub head: Seq,
+    /// Its newest message with refs or a bundle.
+    pub newest_push: Seq,
 }
 
-/// One of them.
+/// A message of a log, as upkeep sees it.
 #[derive(Debug, Clone)]
 pub struct SlicedMessage {
     /// As stored: the message, or what stands in its place.
@@ -551,10 +555,10 @@ pub trait Store: Send + Sync + 'static {
     async fn dropped_blobs(&self, agent: AgentId, room: &RoomName) -> Result<Vec<BundleId>, StoreError>;
 
     /// All rooms, by name: for the hub's own upkeep, as what follows.
-    async fn all_rooms(&self) -> Result<Vec<RoomName>, StoreError>;
+    async fn all_rooms(&self) -> Result<Vec<RoomMark>, StoreError>;
 
     /// Some messages after `after`; none: the log ends there.
-    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogSlice, StoreError>;
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<Vec<SlicedMessage>, StoreError>;
 
     /// Blobs that came with messages up to `up_to`, after this one, each with its length in bytes: the first of them.
     async fn held_blobs(

@@ -509,6 +509,125 @@ async fn a_backup_does_not_miss_what_is_given_up_meanwhile() {
     }
 }
 
+#[tokio::test]
+async fn a_running_hub_is_not_pruned_and_it_is_told_what_to_do() {
+    let filled = Filled::new().await;
+    for further in [&[][..], &["--dry-run"]] {
+        let output = prune(
+            &filled.data,
+            &[&["--messages", "1ms", "--blobs", "1ms"], further].concat(),
+        );
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let is_told = stderr.contains("stop it first") && stderr.contains("--retain-messages");
+        assert!(is_told && stderr.lines().count() == 1, "{stderr}");
+    }
+    assert_eq!(assert_clean(&filled.data)["droppedMessages"], 0);
+}
+
+#[tokio::test]
+async fn a_database_that_is_mostly_free_is_made_smaller_and_is_the_same() {
+    let mut filled = Filled::new().await;
+    let path = paths::messages(&filled.room.room);
+    let long = "x".repeat(50_000);
+    for _ in 0..40 {
+        filled.alice.post(&path, &text_message(&long)).await.expect(201).head();
+    }
+    let refs = async |filled: &Filled| -> Value {
+        let answer = filled.alice.get(&paths::refs(&filled.room.room)).await;
+        answer.expect(200).json()
+    };
+    let refs_before = refs(&filled).await;
+    let length = |data: &Path| data.join("hub.db").metadata().unwrap().len();
+    filled
+        .stopped(|data| {
+            let before = length(data);
+            assert!(before > 2 << 20, "{before}");
+            let all = ["--messages", "1ms"];
+            said(&prune(data, &[&all[..], &["--dry-run"]].concat()));
+            assert_eq!(length(data), before);
+            // Of one that was killed meanwhile.
+            std::fs::write(data.join("hub.db-new"), "unfinished").unwrap();
+            let told = said(&prune(data, &all));
+            assert!(
+                told.starts_with("gave up 43 messages") && told.ends_with(" MiB smaller\n"),
+                "{told}"
+            );
+            assert!(length(data) < before / 4, "{}", length(data));
+            let mode = std::os::unix::fs::PermissionsExt::mode(&data.join("hub.db").metadata().unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600);
+            assert!(!data.join("hub.db-new").exists());
+            assert_eq!(assert_clean(data)["droppedMessages"], 43);
+            // Once is enough.
+            let told = said(&prune(data, &all));
+            assert!(!told.contains("smaller"), "{told}");
+        })
+        .await;
+    assert_eq!(refs(&filled).await, refs_before);
+    assert_eq!(log(&filled.alice, &filled.room).await.len(), 50);
+    filled.alice.post(&path, &text_message("on")).await.expect(201).head();
+}
+
+/// Whatever became of the refs since.
+#[tokio::test]
+async fn what_a_handoff_is_about_stays() {
+    let mut filled = Filled::new().await;
+    let Filled { alice, room, .. } = &filled;
+    let handoff = |revises: Option<u64>| HandoffPart {
+        next: "look at it".to_owned(),
+        summary: None,
+        to: None,
+        revises: revises.map(Seq::new),
+        work: None,
+        bundle: None,
+    };
+    let file = |name: &str| FilePart {
+        blob: id(name),
+        name: "notes".to_owned(),
+        size: blob(name).len() as u64,
+        media_type: None,
+        summary: None,
+    };
+    // 11: a branch at what the room has already, without a bundle of its own.
+    let topic = push("topic", None, oid('6'), "topic").upon(&[oid('2')], &[id("Main two")]);
+    post(alice, room, topic, Some("topic")).await;
+    let review = Push::new().branch("asked", None, Some(oid('6'))).part(handoff(None));
+    post(alice, room, review, None).await;
+    // 13: its revision, with a file and a bundle upon the first.
+    let revised = push("asked", Some(oid('6')), oid('7'), "revised")
+        .upon(&[oid('6')], &[id("topic")])
+        .part(handoff(Some(12)));
+    post(alice, room, revised, Some("revised")).await;
+    post(
+        alice,
+        room,
+        Push::new().part(handoff(None)).part(file("Report")),
+        Some("Report"),
+    )
+    .await;
+    post(alice, room, Push::new().branch("asked", Some(oid('7')), None), None).await;
+    post(alice, room, Push::new().branch("topic", Some(oid('6')), None), None).await;
+    let told = filled
+        .stopped(|data| {
+            let told = said(&prune(data, &["--messages", "1ms", "--blobs", "1ms"]));
+            assert_clean(data);
+            told
+        })
+        .await;
+    assert!(
+        told.starts_with("gave up 3 messages of") && told.contains(", 2 blobs of 98.6 KiB"),
+        "{told}"
+    );
+    for name in ["topic", "revised", "Report", "handed"] {
+        let kept = filled.alice.get(&paths::blob(&filled.room.room, &id(name))).await;
+        assert_eq!(BundleId::of(&kept.expect(200).body), id(name));
+    }
+    let log = log(&filled.alice, &filled.room).await;
+    for number in [9, 12, 13, 14] {
+        assert!(log[number - 1].contains("com.parler.handoff"), "{number}");
+    }
+}
+
 #[test]
 fn mistakes_are_named() {
     let directory = tempfile::TempDir::new().unwrap();

@@ -1,9 +1,10 @@
-//! `parler-hub prune`: gives up old content of a stopped hub, or says how much it would be.
+//! `parler-hub prune`: gives up old content of a stopped hub and makes its database smaller, or says how much it would be.
 
 use std::io::{self, Write};
 
-use anyhow::Context;
-use parler_hub::RetentionOptions;
+use anyhow::{Context, anyhow};
+use parler_hub::store::OpenError;
+use parler_hub::{PruneError, RetentionOptions};
 
 use super::Failure;
 use super::arguments::Prune;
@@ -19,7 +20,7 @@ pub(super) fn prune(arguments: &Prune) -> Result<(), Failure> {
         .build()
         .context("cannot start")?
         .block_on(pruning)
-        .map_err(|error| Failure::Failed(error.into()))?;
+        .map_err(|error| Failure::Failed(told(error)))?;
     let mut out = io::stdout();
     writeln!(
         out,
@@ -41,5 +42,25 @@ pub(super) fn prune(arguments: &Prune) -> Result<(), Failure> {
             done.undecided_rooms
         )?;
     }
+    if arguments.dry_run {
+        return Ok(());
+    }
+    let smaller = parler_hub::shrink(&arguments.data)
+        .map_err(|error| Failure::Failed(anyhow::Error::from(error).context("the database cannot be made smaller")))?;
+    if smaller > 0 {
+        writeln!(out, "the database is {} smaller", bytesize::ByteSize(smaller))?;
+    }
     Ok(())
+}
+
+/// What to do where a hub runs.
+fn told(error: PruneError) -> anyhow::Error {
+    match &error {
+        PruneError::Open(OpenError::InUse(data)) => anyhow!(
+            "a hub has {} open: stop it first, or let it give up what is old itself, with serve --retain-messages and \
+             --retain-blobs",
+            data.display()
+        ),
+        _ => error.into(),
+    }
 }

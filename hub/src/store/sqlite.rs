@@ -26,6 +26,7 @@ mod retention;
 mod rooms;
 mod schema;
 mod sessions;
+mod shrink;
 mod snapshot;
 mod tokens;
 mod writer;
@@ -54,12 +55,13 @@ use crate::fail_point::{FailPoint, reached};
 
 pub(crate) use self::inspector::{Inspector, RoomBlobRow, RoomEnd, StoredBlob, StoredMessage, StoredRoom};
 pub use self::open_error::OpenError;
+pub(crate) use self::shrink::shrink;
 pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DeletedRoom, DroppedBlobs, DroppedMessages,
-    Joined, LogPage, LogSlice, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomReaders,
-    Store, StoreError, TokenHash, TokenHolder,
+    Joined, LogPage, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomMark, RoomReaders,
+    SlicedMessage, Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -419,11 +421,11 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn all_rooms(&self) -> Result<Vec<RoomName>, StoreError> {
+    async fn all_rooms(&self) -> Result<Vec<RoomMark>, StoreError> {
         self.readers.run(retention::all_rooms).await
     }
 
-    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<LogSlice, StoreError> {
+    async fn log_slice(&self, room: &RoomName, after: Seq) -> Result<Vec<SlicedMessage>, StoreError> {
         let room = room.clone();
         self.readers
             .run(move |connection| retention::log_slice(connection, &room, after))

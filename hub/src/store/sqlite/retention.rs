@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::{column, parsed, rooms, seq_of};
 use crate::message_parts::blob_references;
 use crate::retention::{Age, age};
-use crate::store::{BlobDrop, DroppedBlobs, DroppedMessages, LogSlice, SlicedMessage, StoreError};
+use crate::store::{BlobDrop, DroppedBlobs, DroppedMessages, RoomMark, SlicedMessage, StoreError};
 
 /// Messages looked at in one transaction.
 const MESSAGES_AT_ONCE: i64 = 256;
@@ -24,18 +24,24 @@ const SLICE_BLOBS: i64 = 1_000;
 const MOST_SINCE: i64 = 512;
 
 /// All rooms, by name.
-pub(super) fn all_rooms(connection: &Connection) -> Result<Vec<RoomName>, Failure> {
-    let mut select = connection.prepare_cached("SELECT name FROM rooms ORDER BY key")?;
+pub(super) fn all_rooms(connection: &Connection) -> Result<Vec<RoomMark>, Failure> {
+    let mut select =
+        connection.prepare_cached("SELECT name, created_at, head_seq, push_seq FROM rooms ORDER BY key")?;
     let mut rows = select.query(())?;
     let mut rooms = Vec::new();
     while let Some(row) = rows.next()? {
-        rooms.push(parsed(row, 0)?);
+        rooms.push(RoomMark {
+            room: parsed(row, 0)?,
+            made_at: row.get(1)?,
+            head: seq_of(row.get(2)?),
+            newest_push: seq_of(row.get(3)?),
+        });
     }
     Ok(rooms)
 }
 
 /// Messages after `after`, for nobody but the hub itself.
-pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) -> Result<LogSlice, Failure> {
+pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) -> Result<Vec<SlicedMessage>, Failure> {
     let (room, _) = rooms::find(connection, room, None)?.ok_or(StoreError::NotFound)?;
     let (mut bytes, mut messages) = (0, Vec::new());
     let mut select = connection
@@ -51,10 +57,7 @@ pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) ->
             dropped_at: row.get(1)?,
         });
     }
-    Ok(LogSlice {
-        messages,
-        head: room.end.seq,
-    })
+    Ok(messages)
 }
 
 /// Blobs of the room that came with messages up to `up_to`, in the order of their ids, each with its length.
