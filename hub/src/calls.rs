@@ -52,6 +52,7 @@ pub(crate) fn calls() -> Vec<Call> {
                 Code::Unauthenticated,
                 Code::ApprovalRefused,
                 Code::NameReserved,
+                Code::NameTaken,
                 Code::NotAdmitted,
                 Code::InvalidInvite,
             ])
@@ -69,6 +70,7 @@ pub(crate) fn calls() -> Vec<Call> {
             .refuses(&[
                 Code::ApprovalRefused,
                 Code::InvalidInvite,
+                Code::NameTaken,
                 Code::RateLimited,
                 Code::StorageFull,
             ]),
@@ -140,7 +142,7 @@ pub(crate) fn calls() -> Vec<Call> {
         Call::put(template::REQUEST, members::admit)
             .called("admitMember", "Let somebody in who asked")
             .answers(Answer::empty(204, "It is in the room."))
-            .refuses(&[Code::NotOwner, Code::StorageFull]),
+            .refuses(&[Code::NameTaken, Code::NotOwner, Code::StorageFull]),
         Call::delete(template::REQUEST, members::refuse)
             .called("refuseMember", "Refuse somebody who asked")
             .answers(Answer::empty(204, "It is not let in."))

@@ -113,6 +113,7 @@ impl From<StoreError> for Refusal {
             StoreError::NotOwner(_) => ErrorCode::NotOwner,
             StoreError::LastOwner(_) => ErrorCode::LastOwner,
             StoreError::RoomReserved(_) => ErrorCode::NameReserved,
+            StoreError::NameTaken(..) => ErrorCode::NameTaken,
             StoreError::TokenExists(_) => ErrorCode::TokenExists,
             StoreError::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             StoreError::RefDirectoryConflict(..) => ErrorCode::RefDirectoryConflict,

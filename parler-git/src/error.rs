@@ -263,6 +263,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         }
         Code::IdempotencyConflict
         | Code::LastOwner
+        | Code::NameTaken
         | Code::ObjectFormatMismatch
         | Code::RefDirectoryConflict
         | Code::RefMoved
@@ -302,6 +303,9 @@ impl From<Problem> for Error {
                 ..error
             }
             .then("ask for a new one: git parler invite --group ROOM"),
+            ErrorCode::NameTaken => {
+                error.then("choose another name: --as NAME; or an owner removes the other: git parler remove")
+            }
             ErrorCode::NotAdmitted => error.then("git parler join CODE"),
             ErrorCode::TokenEnded => error.then("a member makes a new one: git parler token create"),
             ErrorCode::TokenScope => error.then("git parler whoami shows what it may do"),

@@ -227,3 +227,33 @@ fn a_lease_of_a_direct_room_finds_its_remote() {
     alice.parler("push --room dm/bob main").code(6);
     alice.parler("push --room dm/bob --force-with-lease main").success();
 }
+
+#[test]
+fn a_name_that_could_be_anothers_is_refused_at_connect_and_at_join() {
+    let world = world();
+    let hub = hub_server::start(&world);
+    let alice = world.stranger("alice").on(&hub);
+    let code = alice.parler("invite --group build").success().word().to_owned();
+    let url = hub.url();
+    let connect = |name: &str| {
+        world
+            .stranger("x")
+            .without("PARLER_AGENT")
+            .parler(["connect", "--hub", &url, "--as", name])
+    };
+    for (name, exit) in [
+        ("", 2),
+        ("a\u{202e}b", 2),
+        ("a\u{1b}[2J", 2),
+        (&*"x".repeat(129), 2),
+        ("\u{430}lice", 7),
+        ("ci/deploy", 7),
+    ] {
+        let refused = connect(name).code(exit);
+        assert!(refused.one_error_line().contains("name"), "{refused:?}");
+    }
+    let taken = world.stranger("ALICE").on(&hub).parler(["join", &code]).code(6);
+    for part in ["another member of room 'build'", "--as NAME"] {
+        assert!(taken.one_error_line().contains(part), "{taken:?}");
+    }
+}

@@ -27,6 +27,7 @@ mod log;
 mod membership;
 mod messages;
 mod metrics;
+mod names;
 mod odd_requests;
 mod operating;
 mod program;

@@ -64,6 +64,8 @@ error_codes! {
     /// Names of agents that begin with `ci/`, or look as if they did, are those of tokens; names of rooms may be those of
     /// direct rooms.
     NameReserved "name_reserved" 400 false;
+    /// Another member of the room has a name that looks the same.
+    NameTaken "name_taken" 409 false;
     /// The hub gave up this content because of its age. It can come back only from somebody who has it.
     NoLongerKept "no_longer_kept" 410 false;
     /// This key has not been let in: it needs an invite.

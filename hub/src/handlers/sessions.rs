@@ -16,7 +16,7 @@ use crate::auth::Peer;
 use crate::body::Json;
 use crate::guard::Authority;
 use crate::problem::Refusal;
-use crate::reserved_name::is_reserved;
+use crate::reserved_name::{is_mixed, is_reserved};
 use crate::sessions::new_token;
 use crate::state::{HubState, SharedState};
 use crate::store::{Joined, NewSession, Principal};
@@ -42,6 +42,14 @@ pub(crate) async fn open(
         return Err(Refusal::new(
             ErrorCode::NameReserved,
             "a name that begins with ci/, or looks so, is a token's",
+        ));
+    }
+
+    // The agents of the local hub are one user's, whose directories may be called anything.
+    if state.options.local.is_none() && std::iter::once(&request.name).chain(&request.role).any(is_mixed) {
+        return Err(Refusal::new(
+            ErrorCode::NameReserved,
+            "a name or role with letters of several scripts in one word could be taken for another's",
         ));
     }
 

@@ -1,6 +1,6 @@
 //! Why a store did not do what it was asked for, as facts of the domain. What a caller is told is the edge's business.
 
-use parler_protocol::{BundleId, RefConflict, RefName, RoomName, TokenName};
+use parler_protocol::{AgentName, BundleId, RefConflict, RefName, RoomName, TokenName};
 
 /// Why a transaction did not happen. Nothing is stored then, and no idempotency record is kept.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum StoreError {
     /// The name is that of the direct room of two agents, whether there is one or not.
     #[error("'{0}' is the name of a direct room, which has no owner and no invites")]
     RoomReserved(RoomName),
+    /// Another member of the room has a name that looks the same.
+    #[error("the name '{0}' is, or looks like, that of another member of room '{1}'")]
+    NameTaken(AgentName, RoomName),
     /// The name is that of a token that is in use, or of another maker's.
     #[error("the token name '{0}' is taken")]
     TokenExists(TokenName),

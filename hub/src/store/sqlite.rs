@@ -16,6 +16,7 @@ mod inspector;
 mod invites;
 mod log;
 mod members;
+mod names;
 mod new_database;
 mod open_error;
 mod outsiders;

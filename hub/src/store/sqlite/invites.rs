@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::batch::Batch;
 use super::failure::Failure;
 use super::outsiders::{self, Standing};
-use super::{agents, members, parsed, rooms};
+use super::{agents, members, names, parsed, rooms};
 use crate::store::{Joined, NewInvite, StoreError};
 
 /// Expired invites removed when one is made: more than one, so that they do not pile up.
@@ -92,6 +92,7 @@ pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: 
         _ if !is_left => return Err(StoreError::InvalidInvite.into()),
         _ => {}
     }
+    names::check_in_room(connection, row, agent)?;
     connection
         .prepare_cached("UPDATE invites SET uses = uses + 1 WHERE code_hash = ?1")?
         .execute([hash(code)])?;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::batch::Batch;
 use super::failure::Failure;
 use super::rooms::RoomRow;
-use super::{agent_id, agents, departures, members, optional, parsed, rooms};
+use super::{agent_id, agents, departures, members, names, optional, parsed, rooms};
 use crate::store::StoreError;
 
 /// How one stands to a room.
@@ -111,6 +111,8 @@ pub(super) fn answer(
     let agent = agents::find(connection, agent)?.ok_or(StoreError::NotFound)?;
     match (find(connection, room.row, agent)?, admits) {
         (Some((Standing::Waiting | Standing::Refused, _)), true) => {
+            // Somebody of that name may have come in since it asked.
+            names::check_in_room(connection, room.row, agent)?;
             forget(connection, room.row, agent)?;
             members::insert(connection, room.row, agent, false, now)?;
         }

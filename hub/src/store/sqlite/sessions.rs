@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, invites, optional, parsed};
+use super::{agent_id, agents, invites, names, optional, parsed};
 use crate::store::{Joined, NewSession, Principal, StoreError, TokenHash};
 
 /// Ended sessions removed when one is opened: more than one, so that they do not pile up.
@@ -20,8 +20,13 @@ pub(super) fn open(batch: &mut Batch<'_>, session: &NewSession) -> Result<Option
         invite,
         now,
     } = session;
-    let is_known = agents::find(batch.connection, &principal.agent)?.is_some();
-    if !is_known && !admit && invite.is_none() {
+    let known = agents::find(batch.connection, &principal.agent)?;
+    if let Some(agent) = known
+        && names::of(batch.connection, agent)? != principal.name
+    {
+        names::check_in_rooms(batch.connection, agent, &principal.name)?;
+    }
+    if known.is_none() && !admit && invite.is_none() {
         return Err(StoreError::NotAdmitted.into());
     }
     let agent = agents::note(batch.connection, principal, *now)?;
