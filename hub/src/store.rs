@@ -484,6 +484,9 @@ pub trait Store: Send + Sync + 'static {
     /// The rooms the agent is in, by name.
     async fn rooms(&self, agent: AgentId) -> Result<Vec<RoomSummary>, StoreError>;
 
+    /// One of them; `NotFound` where the agent is not in it.
+    async fn room_summary(&self, agent: AgentId, room: &RoomName) -> Result<RoomSummary, StoreError>;
+
     /// The room and its members, in the order they came.
     async fn members(&self, agent: AgentId, room: &RoomName) -> Result<(RoomAnswer, Vec<Member>), StoreError>;
 

@@ -456,6 +456,10 @@ two  2 unread · 1 handoff · git parler recv --room two
     assert_eq!(json["mentions"][0]["room"], "one");
     assert_eq!(json["rooms"][1]["unread"], 2);
     assert_eq!(json["waiting"], 0);
+    // The list of rooms counts as the inbox does.
+    let rooms = bob.parler("rooms --json").success().json();
+    let unread = rooms["rooms"].as_array().unwrap().iter().map(|room| &room["unread"]);
+    assert_eq!(unread.collect::<Vec<_>>(), [1, 0, 2], "{rooms:#}");
     bob.parler("recv --room two").success();
     let inbox = bob.parler("inbox").success();
     inbox.says_no("HANDOFFS").says_no("two").says("one  1 unread");

@@ -396,7 +396,8 @@ async fn hints_tell_of_every_room() {
         .await
         .expect(201)
         .head();
-    assert_eq!(hints.event().await.json()["addressed"], false);
+    let own = hints.event().await.json();
+    assert_eq!((&own["addressed"], &own["unread"]), (&json!(false), &json!(5)));
 
     say(&alice, &two, "elsewhere").await;
     alice.invite(&two, &bob).await;

@@ -216,7 +216,8 @@ async fn read_back(directory: &Path, format: u32) {
     assert_eq!(members, [(alice.agent, true, 0), (bob.agent, false, 2)]);
     let rooms = store.rooms(bob.agent).await.unwrap();
     let rooms: Vec<_> = rooms.iter().map(|room| (room.room.as_str(), room.unread)).collect();
-    assert_eq!(rooms, [("Build", 2), ("ops", 1)]);
+    // What is behind his cursor he wrote himself.
+    assert_eq!(rooms, [("Build", 0), ("ops", 0)]);
 
     // Blobs.
     let (small, large) = (BundleId::of(SMALL), BundleId::of(LARGE));

@@ -235,6 +235,9 @@ async fn a_cursor_moves_forward_and_stays_within_the_log() {
     for _ in 0..5 {
         fixture.append(text(&owner, "a", "x")).await.unwrap();
     }
+    let unread = |rooms: Vec<parler_protocol::api::RoomSummary>| (rooms[0].unread, rooms[0].members);
+    // What somebody wrote is no news to it.
+    assert_eq!(unread(fixture.store.rooms(owner.agent).await.unwrap()), (0, 2));
     for (to, expected) in [(3, 3), (1, 3), (0, 3), (99, 5), (4, 5), (u64::MAX, 5)] {
         let (cursor, head) = fixture
             .store
@@ -243,7 +246,6 @@ async fn a_cursor_moves_forward_and_stays_within_the_log() {
             .unwrap();
         assert_eq!((cursor.get(), head.seq.get()), (expected, 5), "to {to}");
     }
-    let unread = |rooms: Vec<parler_protocol::api::RoomSummary>| (rooms[0].unread, rooms[0].members);
     assert_eq!(unread(fixture.store.rooms(owner.agent).await.unwrap()), (0, 2));
     assert_eq!(unread(fixture.store.rooms(other.agent).await.unwrap()), (5, 2));
     let fixture = fixture.restart().await;

@@ -201,8 +201,11 @@ pub struct RoomSummary {
     pub kind: RoomKind,
     /// How many members it has.
     pub members: u64,
-    /// Messages above my cursor.
+    /// Messages of others above my cursor. Of more than 1,000 above it those of my own that are older count as well.
     pub unread: u64,
+    /// My cursor. Absent from older hubs, which count my own messages as unread, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Seq>,
     /// Its log's head.
     pub head: Head,
     /// Of a direct room: who the other one is.
@@ -364,7 +367,7 @@ pub struct RoomHint {
     pub room: RoomName,
     /// Its log's head.
     pub head: Head,
-    /// Messages above my cursor.
+    /// As in [`RoomSummary`].
     pub unread: u64,
     /// Whether a message since the last hint mentions me, or hands over to me or to anybody. The hub's word, before any
     /// signature is checked. Absent where it did not look.

@@ -388,6 +388,7 @@ fn every_request_and_answer_is_as_written_down() {
                 kind: RoomKind::Channel,
                 members: 2,
                 unread: 1,
+                cursor: Some(Seq::new(41)),
                 head: sample.head,
                 with: None,
                 requests: 0,

@@ -120,9 +120,8 @@ impl HintStream {
     /// Tells of a room that has grown.
     async fn tell(&mut self, room: RoomName, news: Subscription) -> Result<(), StoreError> {
         let key = room.key();
-        // Nothing but my cursor and the head.
-        let page = match self.state.store.read(self.principal.agent, &room, None, 0, 0).await {
-            Ok(page) => page,
+        let now = match self.state.store.room_summary(self.principal.agent, &room).await {
+            Ok(now) => now,
             Err(StoreError::NotFound) => {
                 self.known.remove(&key);
                 self.waiting.left(&key);
@@ -130,15 +129,10 @@ impl HintStream {
             }
             Err(error) => return Err(error),
         };
-        let told = self.known.insert(key, page.head);
-        if told.is_none_or(|told| told.seq < page.head.seq) {
-            let hint = RoomHint {
-                addressed: self.is_addressed(&room, told.unwrap_or(page.head)).await?,
-                unread: page.head.seq.get().saturating_sub(page.cursor.get()),
-                room: page.room,
-                head: page.head,
-            };
-            self.outbox.put(event(event::HINT, &hint));
+        let told = self.known.insert(key, now.head);
+        if told.is_none_or(|told| told.seq < now.head.seq) {
+            let addressed = self.is_addressed(&room, told.unwrap_or(now.head)).await?;
+            self.outbox.put(event(event::HINT, &hint(now, addressed)));
         }
         self.news.push(grown(room, news));
         Ok(())
@@ -177,22 +171,12 @@ impl HintStream {
             if !self.known.contains_key(&room.room.key()) {
                 self.follow(&room);
                 // As it is now that its growth is heard of.
-                let page = match self
-                    .state
-                    .store
-                    .read(self.principal.agent, &room.room, None, 0, 0)
-                    .await
-                {
+                let asked = self.state.store.room_summary(self.principal.agent, &room.room);
+                let now = match asked.await {
                     Err(StoreError::NotFound) => continue,
-                    page => page?,
+                    now => now?,
                 };
-                self.known.insert(page.room.key(), page.head);
-                let unread = page.head.seq.get().saturating_sub(page.cursor.get());
-                let now = RoomSummary {
-                    unread,
-                    head: page.head,
-                    ..room
-                };
+                self.known.insert(now.room.key(), now.head);
                 self.outbox.put(event(event::HINT, &hint(now, None)));
             }
         }

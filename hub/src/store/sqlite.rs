@@ -345,7 +345,17 @@ impl Store for SqliteStore {
 
     async fn rooms(&self, agent: AgentId) -> Result<Vec<RoomSummary>, StoreError> {
         self.readers
-            .run(move |connection| rooms::list(connection, &agent))
+            .run(move |connection| rooms::list(connection, &agent, None))
+            .await
+    }
+
+    async fn room_summary(&self, agent: AgentId, room: &RoomName) -> Result<RoomSummary, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| {
+                let found = rooms::list(connection, &agent, Some(&room))?.pop();
+                found.ok_or_else(|| StoreError::NotFound.into())
+            })
             .await
     }
 

@@ -102,7 +102,10 @@ impl Item {
 }
 
 fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary) -> Result<Found> {
-    let cursor = room.head.seq.get().saturating_sub(room.unread);
+    let cursor = room
+        .cursor
+        .unwrap_or_else(|| Seq::new(room.head.seq.get().saturating_sub(room.unread)));
+    let cursor = cursor.get();
     // The newest, where there are more than one page holds.
     let after = cursor.max(room.head.seq.get().saturating_sub(u64::from(MAX_PAGE_MESSAGES)));
     let mut page = read_page(client, hub, &room.room, Some(Seq::new(after)), MAX_PAGE_MESSAGES)?;

@@ -1,6 +1,7 @@
 //! Rooms and who is in them, as rows. Every way to a room leads through its membership.
 
 use parler_protocol::api::{Peer, RoomAnswer, RoomSummary};
+use parler_protocol::limits::MAX_PAGE_MESSAGES;
 use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq};
 use rusqlite::{Connection, Row};
 
@@ -182,27 +183,36 @@ pub(super) fn create(
     Ok(room.answer(room.end.head()))
 }
 
-/// The rooms of an agent, by name.
-pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<RoomSummary>, Failure> {
+/// The rooms of an agent, by name. What it wrote itself is no news to it.
+/// `only`: the one room that is asked for.
+pub(super) fn list(
+    connection: &Connection,
+    agent: &AgentId,
+    only: Option<&RoomName>,
+) -> Result<Vec<RoomSummary>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT r.name, r.kind, r.head_seq, r.head_h, m.cursor,
                 (SELECT count(*) FROM members others WHERE others.room = r.room), p.id, p.name, p.role,
-                (SELECT count(*) FROM outsiders o WHERE o.room = r.room AND o.state = 'waiting' AND m.is_owner = 1)
+                (SELECT count(*) FROM outsiders o WHERE o.room = r.room AND o.state = 'waiting' AND m.is_owner = 1),
+                (SELECT count(*) FROM messages own
+                 WHERE own.room = r.room AND own.seq > max(m.cursor, r.head_seq - ?2) AND own.seq <= r.head_seq
+                       AND own.agent = a.agent)
          FROM agents a JOIN members m ON m.agent = a.agent JOIN rooms r ON r.room = m.room
               LEFT JOIN dms d ON d.room = r.room
               LEFT JOIN agents p ON p.agent = iif(d.first = a.agent, d.second, d.first)
-         WHERE a.id = ?1 ORDER BY r.key",
+         WHERE a.id = ?1 AND r.key = coalesce(?3, r.key) ORDER BY r.key",
     )?;
-    let mut rows = select.query([agent.as_bytes()])?;
+    let mut rows = select.query((agent.as_bytes(), MAX_PAGE_MESSAGES, only.map(RoomName::key)))?;
     let mut rooms = Vec::new();
     while let Some(row) = rows.next()? {
         let (seq, cursor): (i64, i64) = (row.get(2)?, row.get(4)?);
-        let members: i64 = row.get(5)?;
+        let (members, own): (i64, i64) = (row.get(5)?, row.get(10)?);
         rooms.push(RoomSummary {
             room: parsed(row, 0)?,
             kind: parsed(row, 1)?,
             members: members.unsigned_abs(),
-            unread: seq.saturating_sub(cursor).unsigned_abs(),
+            unread: seq.saturating_sub(cursor).saturating_sub(own).unsigned_abs(),
+            cursor: Some(seq_of(cursor)),
             head: Head {
                 seq: seq_of(seq),
                 h: ChainHash::from_bytes(row.get(3)?),
