@@ -309,7 +309,7 @@ async fn a_quiet_stream_is_kept_alive_and_ends_in_its_time() {
     let hub = TestHub::with(|options| {
         options.open = true;
         options.limits.heartbeat = Duration::from_millis(20);
-        options.limits.stream_ttl = Duration::from_millis(200);
+        options.limits.stream_ttl = Duration::from_secs(1);
     })
     .await;
     let alice = hub.agent("alice").await;
