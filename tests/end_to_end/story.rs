@@ -101,12 +101,16 @@ fn a_handoff_leads_its_reader_to_the_exact_commits() {
     );
     assert_eq!(lines[2], "  summary: feature branch pushed, tests green", "{recv:?}");
     assert_eq!(
-        lines[3],
-        format!("  bundle:  {short} · 2 commits · refs/heads/feature · base origin/main present"),
+        lines[3], "  work:    2 commits, 2 files, +2 -0 on origin/main",
         "{recv:?}"
     );
     assert_eq!(
         lines[4],
+        format!("  bundle:  {short} · 2 commits · refs/heads/feature · base origin/main present"),
+        "{recv:?}"
+    );
+    assert_eq!(
+        lines[5],
         format!("  apply:   git parler apply {short} --room checkout"),
         "{recv:?}"
     );

@@ -235,19 +235,26 @@ fn a_job_whose_answer_was_cut_off_runs_again_and_there_is_one_message() {
     other[6] = "merge";
     run(&third).parler(other).code(6);
 
+    // A push with an instruction, which moves nothing when it runs again.
+    let push = "push --room build ci:refs/heads/keyed --next review --idempotency-key run-8";
+    run(&third).parler(push).success().says("message 3");
+    run(&third).parler(push).success().says("message 3");
+    run(&third).parler(push.replace("review", "merge")).code(6);
+    assert_eq!(hub_messages(&alice), 3);
+
     // Without a key one process asks again for what it lost.
     proxy.cut([lost]);
     run(&third)
         .parler(["send", "--room", "build", "hello"])
         .success()
-        .says("message 3");
+        .says("message 4");
     proxy.wait_for_lost_answer();
     proxy.cut([lost]);
     run(&third)
         .git("push --quiet parler::room/build ci:refs/heads/again")
         .success();
     proxy.wait_for_lost_answer();
-    assert_eq!(hub_messages(&alice), 4);
+    assert_eq!(hub_messages(&alice), 5);
 }
 
 fn hub_messages(alice: &Agent<'_>) -> usize {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use parler_client::{Attachment, ClientError, ReadFrom};
+use parler_client::{Attachment, ClientError, PushesAnswer};
 use parler_protocol::api::Posted;
 use parler_protocol::{
     BundleId, Draft, ErrorCode, HandoffPart, Message, Oid, Part, Problem, RefConflict, RefName, RefUpdate, RefsPart,
@@ -119,17 +119,23 @@ impl Push<'_, '_> {
         let brought = self.report.bundle_id.as_ref().and_then(|id| state.bundle(id));
         let candidates: BTreeSet<Seq> = moved.chain(brought.map(|bundle| bundle.seq)).collect();
         for seq in candidates {
-            let from = ReadFrom {
-                after: Some(Seq::new(seq.get().saturating_sub(1))),
-                limit: Some(1),
-                wait: None,
+            // A token that may post may read these, and no others.
+            let before = Seq::new(seq.get().saturating_sub(1));
+            let PushesAnswer::Changed(pushes) = client.pushes(state.room(), Some(before), None, None)? else {
+                continue;
             };
-            let page = client.messages(state.room(), &from)?;
-            let Some(message) = page.messages.first() else { continue };
+            let Some(message) = pushes.messages.first() else {
+                continue;
+            };
             let Ok(message) = Message::parse(message.get().as_bytes()) else {
                 continue;
             };
-            let is_own = message.from.id == client.identity().key.id() && verify(&message, state.hub()).is_valid();
+            let is_own = match client.token() {
+                // Each job has a key of its own.
+                Some(token) => message.from.name == token.name().sender().as_str(),
+                None => message.from.id == client.identity().key.id(),
+            };
+            let is_own = is_own && verify(&message, state.hub()).is_valid();
             let says_the_same = said(&message.parts) == said(&draft.parts)
                 && (&message.mentions, message.reply_to) == (&draft.mentions, draft.reply_to);
             if message.seq == seq && is_own && says_the_same {
@@ -137,7 +143,7 @@ impl Push<'_, '_> {
                     id: message.id,
                     seq,
                     room: state.room().clone(),
-                    head: page.head,
+                    head: pushes.head,
                 }));
             }
         }
