@@ -1,6 +1,7 @@
 //! Large pushes and fetches over connections that are cut, and past hubs that are ended: they go on where they stopped,
 //! and happen once.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ struct Stage<'w> {
     place: Repository<'w>,
     alice: Agent<'w>,
     code: String,
+    /// How many have read the room, each under a name of its own.
+    readers: Cell<usize>,
 }
 
 fn stage(world: &World) -> Stage<'_> {
@@ -48,6 +51,7 @@ fn stage(world: &World) -> Stage<'_> {
         place,
         alice,
         code,
+        readers: Cell::new(0),
     }
 }
 
@@ -55,7 +59,8 @@ impl Stage<'_> {
     /// Everything the room holds, read past the proxy: its bundles, each of them hashed.
     #[track_caller]
     fn bundles(&self) -> Vec<BundlePart> {
-        let reader = RawClient::new(&self.hub.url(), "reader");
+        self.readers.set(self.readers.get() + 1);
+        let reader = RawClient::new(&self.hub.url(), &format!("reader{}", self.readers.get()));
         let room = reader.join(&self.code);
         let log = read_log(&reader.calls, &reader.calls.hub_id().unwrap(), &room);
         let parts = log.messages.iter().flat_map(|message| message.parts.iter());
@@ -236,7 +241,7 @@ fn a_hub_that_is_killed_in_the_middle_of_an_upload_goes_on_with_it() {
 fn a_hub_that_is_killed_in_the_middle_of_a_download_goes_on_with_it() {
     let world = world();
     let mut stage = stage(&world);
-    let reader = RawClient::new(&stage.proxy.url(), "reader");
+    let reader = RawClient::new(&stage.proxy.url(), "bob");
     stage
         .alice
         .git("push --quiet parler::room/big HEAD:refs/heads/big")
