@@ -219,6 +219,7 @@ async fn look_at_blobs(
         };
         let drop = BlobDrop {
             room: room.clone(),
+            made_at: mark.made_at,
             ids: Vec::new(),
             up_to: reading.old_up_to,
             as_of: reading.up_to,

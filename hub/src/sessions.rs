@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use data_encoding::HEXLOWER;
+use parler_protocol::{AgentId, AgentName};
 use sha2::{Digest, Sha256};
 
 use crate::store::{Principal, TokenHash};
@@ -51,6 +52,12 @@ impl Sessions {
             .get(token)
             .filter(|session| session.until_ms > now_ms)
             .map(|session| session.principal.clone())
+    }
+
+    /// Forgets the sessions of an agent under other names than this one.
+    pub(crate) fn forget_other_names(&self, agent: &AgentId, name: &AgentName) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|_, session| session.principal.agent != *agent || session.principal.name == *name);
     }
 
     /// Remembers a session for a while.

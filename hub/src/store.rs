@@ -331,6 +331,8 @@ pub struct DroppedMessages {
 pub struct BlobDrop {
     /// The room.
     pub room: RoomName,
+    /// When that was made, milliseconds since 1970: another of the same name is none of this one's business.
+    pub made_at: i64,
     /// Which.
     pub ids: Vec<BundleId>,
     /// Only those that came with messages up to here.

@@ -128,8 +128,8 @@ impl Wake for LocalWake {
     fn notify_left(&self, room: &str) {
         let sender = self.rooms.lock().get(room).cloned();
         if let Some(sender) = sender {
-            // No news of the log, and yet a reason to read it.
-            sender.send_modify(|_| {});
+            // No news of the log, and yet a reason to read it. The room may be gone: another one under its name begins anew.
+            sender.send_modify(|known| *known = None);
         }
         for topic in [&self.departures, &self.facts] {
             let sender = topic.lock().get(room).cloned();
@@ -247,7 +247,9 @@ mod tests {
         let quiet = tokio::time::timeout(std::time::Duration::ZERO, mine.changed()).await;
         assert!(quiet.is_err(), "an older head is no news");
         wake.notify_left("a");
-        assert_eq!(mine.changed().await, Some(head(2)), "who waits looks again");
+        assert_eq!(mine.changed().await, None, "who waits looks again");
+        wake.notify("a", head(1));
+        assert_eq!(mine.changed().await, Some(head(1)), "a room made anew begins anew");
     }
 
     #[tokio::test]

@@ -91,6 +91,26 @@ async fn who_comes_by_it_waits_until_an_owner_says_yes() {
 }
 
 #[tokio::test]
+async fn asking_opens_no_door_that_was_closed() {
+    let hub = TestHub::start().await;
+    let ([alice, bob, _], room) = room_of_three(&hub).await;
+    let open = async || -> InviteCreated {
+        let invite = json!({ "room": room, "maxUses": 3 });
+        alice.post(paths::INVITES, &invite).await.expect(201).json()
+    };
+    let older = open().await;
+    assert_eq!(end(&alice, &room, bob.id()).await.status, 204);
+    join(&bob, &older).await.problem(ErrorCode::InvalidInvite);
+    hub.pass(Duration::from_secs(1));
+    assert_eq!(join(&bob, &gated(&alice, &room).await).await.status, 202);
+    assert_eq!(join(&bob, &older).await.status, 202, "it waits, as before");
+    bob.get(&paths::room(&room)).await.problem(ErrorCode::ApprovalPending);
+    // What an owner says afterwards counts.
+    hub.pass(Duration::from_secs(1));
+    assert_eq!(join(&bob, &open().await).await.status, 200);
+}
+
+#[tokio::test]
 async fn approved_twice_at_once_it_is_in_once() {
     let hub = TestHub::start().await;
     let ([alice, bob, _], room) = room_of_three(&hub).await;
@@ -185,6 +205,9 @@ async fn on_the_local_hub_the_owners_word_counts_too() {
     );
     assert_eq!(left, 204);
     read.problem(ErrorCode::NotFound);
+    // Nor does a stream that goes on where it was.
+    let stream = format!("{}?after=0", paths::stream(&room));
+    carol.get(&stream).await.problem(ErrorCode::NotFound);
     assert_eq!(members(&alice, &room).await, [(alice.id(), true)]);
     // What its last member has left is whose comes first.
     assert_eq!(end(&alice, &room, alice.id()).await.status, 204);

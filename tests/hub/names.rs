@@ -90,6 +90,11 @@ async fn in_a_room_no_two_names_look_alike() {
         }
         other.get(&paths::room(&room)).await.problem(ErrorCode::NotFound);
     }
+    // Nor by a session from before it had another name.
+    let mallory = hub.agent("alice").await;
+    assert_eq!(prove(&mallory, "mallory", None).await.status, 200);
+    let join = mallory.post(paths::JOIN, &json!({ "code": open })).await;
+    join.problem(ErrorCode::Unauthenticated);
     // Nor by a new name, once it is in; its own in another case it may have.
     let bob = hub.agent("bob").await;
     bob.post(paths::JOIN, &json!({ "code": open })).await.expect(200).head();

@@ -36,7 +36,9 @@ fn bring(by: &Principal, name: &str, bytes: &[u8]) -> Append {
 }
 
 async fn drop_blobs(fixture: &Fixture, name: &str, blobs: &[&[u8]], up_to: u64, as_of: u64) -> Option<DroppedBlobs> {
+    let mut rooms = fixture.store.all_rooms().await.unwrap().into_iter();
     let drop = BlobDrop {
+        made_at: rooms.find(|mark| mark.room == room(name)).unwrap().made_at,
         room: room(name),
         ids: blobs.iter().map(|bytes| BundleId::of(bytes)).collect(),
         up_to: Seq::new(up_to),

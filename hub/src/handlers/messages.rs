@@ -20,6 +20,7 @@ use crate::query::Parameters;
 use crate::room_call::RoomCall;
 use crate::store::{Append, Appended, LogPage, NewBlob};
 use crate::uploads::Place;
+use crate::while_member::Reader;
 
 #[derive(Serialize)]
 struct Before<'a> {
@@ -198,9 +199,16 @@ async fn post_with_blob(
         return answer(&call, &repeated).await;
     }
     let mut upload = call.state.blobs.begin(size).await?;
-    while let Some(piece) = reader.next().await? {
-        call.state.metrics.blob_bytes_in.inc_by(piece.len() as u64);
-        upload.write(piece).await?;
+    let mut sender = Reader::of(&call);
+    loop {
+        tokio::select! {
+            piece = reader.next() => {
+                let Some(piece) = piece? else { break };
+                call.state.metrics.blob_bytes_in.inc_by(piece.len() as u64);
+                upload.write(piece).await?;
+            }
+            () = sender.somebody_left() => sender.check().await?,
+        }
     }
     upload.commit(id).await?;
     store(&call, append).await

@@ -56,6 +56,7 @@ pub(crate) async fn open(
     let (token, hash) = new_token().map_err(Refusal::internal)?;
     let ttl_ms = i64::try_from(state.options.limits.session_ttl.as_millis()).unwrap_or(i64::MAX);
     let expires_at = now.saturating_add(ttl_ms);
+    let (agent, name) = (request.id, request.name.clone());
     let session = NewSession {
         admit: admits(&state, &request)?,
         principal: Principal {
@@ -68,9 +69,11 @@ pub(crate) async fn open(
         invite: request.invite,
         now,
     };
-    let (joined, waiting) = match state.store.open_session(session).await? {
+    let opened = state.store.open_session(session).await?;
+    state.sessions.forget_other_names(&agent, &name);
+    let (joined, waiting) = match opened {
         Some(Joined::In(room)) => {
-            state.wake.notify_joined(request.id);
+            state.wake.notify_joined(agent);
             (Some(room), None)
         }
         Some(Joined::Waiting(waiting)) => (None, Some(waiting)),

@@ -31,12 +31,21 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
     // First, so that nothing falls between reading and waiting.
     let news = call.state.wake.subscribe(&call.room.key());
     let agent = call.principal.agent;
-    let page = call
-        .run(|| {
-            call.store()
-                .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
-        })
-        .await?;
+    let read = || {
+        call.store()
+            .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
+    };
+    let page = match after {
+        // A stream that goes on joins nothing: its agent may have left meanwhile.
+        Some(_) => {
+            call.check_not_ended().await?;
+            match read().await {
+                Ok(page) => page,
+                Err(error) => return Err(call.refusal(error.into()).await),
+            }
+        }
+        None => call.run(read).await?,
+    };
     let knows_notes = messages::knows_notes(&headers);
     if !knows_notes {
         messages::refuse_notes(&page)?;

@@ -241,9 +241,11 @@ async fn what_is_said_while_a_room_is_read_holds_nothing_up() {
     futures_util::future::join_all((0..600).map(|_| bench.post("a", text(), None, START + 2))).await;
     let nothing = HashSet::new();
     let mut summary = RetentionSummary::default();
+    let made_at = bench.store.all_rooms().await.unwrap()[0].made_at;
     let mut give_up = async |reading: &Reading| {
         let plan = BlobDrop {
             room: room.clone(),
+            made_at,
             ids: Vec::new(),
             up_to: reading.old_up_to,
             as_of: reading.up_to,

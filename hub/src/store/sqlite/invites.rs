@@ -84,7 +84,10 @@ pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: 
         kind: room.kind,
     };
     match outsiders::find(connection, row, agent)? {
-        Some((Standing::Waiting, _)) if needs_approval => return Ok(Joined::Waiting(waiting)),
+        // An invite that was there when it asked is not an owner's answer.
+        Some((Standing::Waiting, since)) if needs_approval || since >= created_at => {
+            return Ok(Joined::Waiting(waiting));
+        }
         Some((Standing::Refused, since)) if since >= created_at => {
             return Err(StoreError::ApprovalRefused(room.name).into());
         }

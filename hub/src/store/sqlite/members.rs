@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, column, departures, optional, outsiders, parsed, rooms, seq_of};
+use super::{agent_id, agents, column, departures, names, optional, outsiders, parsed, rooms, seq_of};
 use crate::store::{Admission, StoreError};
 
 /// Adds a member. It must not be one.
@@ -64,6 +64,7 @@ pub(super) fn admit(
             Some((found, _)) if found.kind != RoomKind::Channel => return Err(StoreError::NotFound.into()),
             Some((_, Some(_))) => {}
             Some((found, None)) => {
+                names::check_in_room(connection, found.row, row)?;
                 let is_owner = !departures::has_owner(connection, found.row)?;
                 insert(connection, found.row, row, is_owner, now)?;
                 outsiders::forget(connection, found.row, row)?;

@@ -144,7 +144,10 @@ pub(super) fn drop_messages(
 /// that may need them.
 pub(super) fn drop_blobs(connection: &Connection, drop: &BlobDrop) -> Result<Option<DroppedBlobs>, Failure> {
     let (room, _) = rooms::find(connection, &drop.room, None)?.ok_or(StoreError::NotFound)?;
-    if room.end.seq < drop.as_of {
+    let made_at: i64 = connection
+        .prepare_cached("SELECT created_at FROM rooms WHERE room = ?1")?
+        .query_row([room.row], |row| row.get(0))?;
+    if made_at != drop.made_at || room.end.seq < drop.as_of {
         // Another one, under the same name.
         return Ok(None);
     }

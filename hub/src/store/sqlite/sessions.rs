@@ -25,6 +25,11 @@ pub(super) fn open(batch: &mut Batch<'_>, session: &NewSession) -> Result<Option
         && names::of(batch.connection, agent)? != principal.name
     {
         names::check_in_rooms(batch.connection, agent, &principal.name)?;
+        // No session goes on under a name that is not asked about when the agent comes into a room.
+        batch
+            .connection
+            .prepare_cached("DELETE FROM sessions WHERE agent = ?1 AND name <> ?2")?
+            .execute((agent, principal.name.as_str()))?;
     }
     if known.is_none() && !admit && invite.is_none() {
         return Err(StoreError::NotAdmitted.into());
