@@ -47,7 +47,11 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 /// Opens a file or directory to read it, whatever somebody put there: a pipe keeps nobody waiting, and a link leads nowhere.
 pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open(path, OFlags::RDONLY)
+}
+
+fn open(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
@@ -72,7 +76,8 @@ pub fn remove_file_unless_held(path: &Path) {
 
 /// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
 pub(crate) fn lock_unless_gone(path: &Path) -> Option<File> {
-    let file = open_without_waiting(path).ok()?;
+    // NFS locks no file that is open for reading alone.
+    let file = open(path, OFlags::RDWR).or_else(|_| open_without_waiting(path)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     is_at(&file, path).ok()?.then_some(file)
 }

@@ -19,9 +19,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::git::QUERY_PATIENCE;
+use crate::git::{GitError, QUERY_PATIENCE};
 use crate::held::{self, lock_unless_gone, open_without_waiting};
 use crate::pins::{PIN_ROOT, Pin};
 use crate::repository::{LocalRef, Repository};
@@ -32,8 +33,9 @@ const PREFIX: &str = "locks.parler-";
 const MOST_BYTES: u64 = 64 << 20; // 64 MiB
 /// Most that is read of a lock: the name of an object, and a little to see that there is no more.
 const LOCK_BYTES: u64 = 256;
-/// How long another process is waited for that makes a claim or looks at those that are there.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long another process is waited for that makes a claim or looks at those that are there: as long as git is for a lock
+/// on refs. Whoever locks without a claim may be taken for a dead one with the same pins.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a lock stays empty that is somebody's: git writes into the lock of a new ref as soon as it has it.
 const EMPTY_PATIENCE: Duration = Duration::from_millis(500);
 /// Between two looks.
@@ -132,7 +134,7 @@ impl LockClaim {
     pub(crate) fn noting<T>(&self, run: impl FnOnce() -> T) -> T {
         let (ended, end) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let watch = move || {
                 let mut noted = HashSet::new();
                 while end.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                     for name in &self.names {
@@ -146,7 +148,9 @@ impl LockClaim {
                         }
                     }
                 }
-            });
+            };
+            // Without it a lock that is left is its user's to remove.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
             let result = run();
             drop(ended);
             result
@@ -164,8 +168,16 @@ impl LockClaim {
         is_locked.then_some(place)
     }
 
+    /// The child has ended so.
+    pub(crate) fn end<T>(self, end: &Result<T, GitError>) {
+        // One that has an exit code has removed its locks.
+        if !matches!(end, Ok(_) | Err(GitError::Failed { code: Some(_), .. })) {
+            self.release();
+        }
+    }
+
     /// Removes the locks of a child that has been ended before it could.
-    pub(crate) fn release(self) {
+    fn release(self) {
         match take_turn(&self.common_dir) {
             Some(_turn) => {
                 let others = claimed_by_others(&self.common_dir, self.file.path());
@@ -200,9 +212,16 @@ pub(crate) fn sweep(common_dir: &Path) {
         return;
     }
     let Some(_turn) = take_turn(common_dir) else { return };
+    // One wait serves all of them.
+    let mut is_waited = false;
     for path in claims_in(common_dir) {
         // A child that goes on has it open, and removes its locks as soon as it sees that its input is over.
         if let Some(_abandoned) = lock_unless_gone(&path) {
+            let wait = || {
+                if !std::mem::replace(&mut is_waited, true) {
+                    wait();
+                }
+            };
             remove_locks(common_dir, &path, &claimed_by_others(common_dir, &path), wait);
             let _ = fs::remove_file(&path);
         }
@@ -213,13 +232,14 @@ pub(crate) fn sweep(common_dir: &Path) {
 fn take_turn(common_dir: &Path) -> Option<File> {
     let directory = open_without_waiting(common_dir).ok()?;
     let began = Instant::now();
-    while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if began.elapsed() > TURN_PATIENCE {
-            return None;
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(directory),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < TURN_PATIENCE => std::thread::sleep(PAUSE),
+            // Where nothing can be locked, nothing can be claimed either.
+            Err(_) => return None,
         }
-        std::thread::sleep(PAUSE);
     }
-    Some(directory)
 }
 
 fn claims_in(common_dir: &Path) -> Vec<PathBuf> {
@@ -456,7 +476,11 @@ mod tests {
         sweep(place);
         assert!(ours.exists() && living.exists());
         drop(child);
-        sweep(place);
+        // A process that another test starts has it open too, for the moment before it is another program.
+        let began = Instant::now();
+        while living.exists() && began.elapsed() < TURN_PATIENCE {
+            sweep(place);
+        }
         assert!(!ours.exists() && !living.exists());
     }
 

@@ -65,10 +65,7 @@ fn run(fetch: GitCommand, claim: Option<LockClaim>) -> Result<Vec<u8>, GitError>
         return fetch.run();
     };
     let result = claim.noting(|| fetch.sharing(shared).run());
-    // It had no time to.
-    if matches!(result, Err(GitError::Ended { .. })) {
-        claim.release();
-    }
+    claim.end(&result);
     result
 }
 

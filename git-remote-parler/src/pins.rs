@@ -222,10 +222,8 @@ impl Drop for Transaction {
         // At the end of its input git gives up a prepared transaction and removes its locks. After a commit: no effect.
         let Some(child) = &mut self.child else { return };
         let end = child.finish();
-        // One that has an exit code has removed its locks.
-        let has_code = matches!(end, Ok(_) | Err(GitError::Failed { code: Some(_), .. }));
-        if let Some(claim) = self.claim.take().filter(|_| !has_code) {
-            claim.release();
+        if let Some(claim) = self.claim.take() {
+            claim.end(&end);
         }
     }
 }

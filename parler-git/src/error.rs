@@ -298,6 +298,8 @@ impl From<Problem> for Error {
             ..Self::new(kind_of(&problem), &problem.detail)
         };
         match problem.code {
+            ErrorCode::ApprovalPending => error.then("run the same command again when an owner has let you in"),
+            ErrorCode::ApprovalRefused => error.then("an owner may think again: git parler admit"),
             ErrorCode::InvalidInvite => Self {
                 what: "no invite of this code is open".to_owned(),
                 ..error
@@ -306,6 +308,8 @@ impl From<Problem> for Error {
             ErrorCode::NameTaken => {
                 error.then("choose another name: --as NAME; or an owner removes the other: git parler remove")
             }
+            ErrorCode::LastOwner => error.then("make another member an owner first: git parler owner AGENT"),
+            ErrorCode::NotOwner => error.then("git parler roster shows the owners"),
             ErrorCode::NotAdmitted => error.then("git parler join CODE"),
             ErrorCode::TokenEnded => error.then("a member makes a new one: git parler token create"),
             ErrorCode::TokenScope => error.then("git parler whoami shows what it may do"),

@@ -212,8 +212,14 @@ impl Outbox {
                     forget(&waiting.path)?;
                     flushed.sent.push((queued.id, posted));
                 }
-                // A hub that does not let this agent in may be another one.
-                Err(error) if error.kind == ErrorKind::Unreachable || error.is_stranger() => return Err(error),
+                // Only the hub's word counts, and one that does not let this agent in may be another one.
+                Err(error)
+                    if error.kind == ErrorKind::Unreachable
+                        || error.is_stranger()
+                        || (error.code().is_none() && error.kind != ErrorKind::NotFound) =>
+                {
+                    return Err(error);
+                }
                 Err(error) => {
                     place = None;
                     self.mark(&waiting, Some(room_labels::joined(error.what()).into_owned()))?;
@@ -247,6 +253,21 @@ impl Outbox {
         match files.iter().find(|(other, _)| *other == number) {
             Some((_, path)) => forget(path).map(|()| true),
             None => Ok(false),
+        }
+    }
+
+    /// The draft of this message, if it waits, is for this hub from now on.
+    fn bind(&self, id: &MessageId, hub: HubId) -> Result<()> {
+        let _lock = self.lock_sending()?;
+        match self.waiting()?.iter().find(|waiting| waiting.queued.id == *id) {
+            Some(waiting) => {
+                let bound = Queued {
+                    hub: Some(hub),
+                    ..waiting.queued.clone()
+                };
+                self.write(waiting, &bound)
+            }
+            None => Ok(()),
         }
     }
 
@@ -354,8 +375,11 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
             // Another command sent it meanwhile, and the hub answers as it did then; or the hub that was known when it was
             // kept is not the one that answers, which is the one that is meant now.
             (None, None) => {
-                let posted = post_draft(&client, &Place::ask(&client, room)?, draft, key, None)?;
-                outbox.forget(&draft.id)?;
+                let place = Place::ask(&client, room)?;
+                outbox.bind(&draft.id, client.hub_id()?)?;
+                let posted = post_draft(&client, &place, draft, key, None)?;
+                // Where it stays it is sent again, and stored once.
+                let _ = outbox.forget(&draft.id);
                 Ok(posted)
             }
         }

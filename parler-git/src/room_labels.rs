@@ -16,6 +16,9 @@ static KNOWN: Mutex<Vec<(RoomName, String)>> = Mutex::new(Vec::new());
 
 /// Stands in what others wrote where it could be read as a direct room's name, and is gone when that is shown.
 const APART: &str = "dm\u{1}.";
+
+/// What is in it: no text of others has one, for it is escaped everywhere. It goes alone, because a line may be cut behind it.
+const MARK: char = '\u{1}';
 /// How the names of direct rooms begin.
 const PREFIX: &str = "dm.";
 
@@ -39,8 +42,8 @@ pub(crate) fn apart(text: String) -> String {
 
 /// The text without what [`apart`] put there.
 pub(crate) fn joined(text: &str) -> Cow<'_, str> {
-    match text.contains(APART) {
-        true => text.replace(APART, PREFIX).into(),
+    match text.contains(MARK) {
+        true => text.replace(MARK, "").into(),
         false => text.into(),
     }
 }
@@ -56,8 +59,8 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
             shown = shown.replace(&address, label).replace(room.as_str(), label).into();
         }
     }
-    match shown.contains(APART) {
-        true => shown.replace(APART, PREFIX).into(),
+    match shown.contains(MARK) {
+        true => shown.replace(MARK, "").into(),
         false => shown,
     }
 }
@@ -87,6 +90,12 @@ mod tests {
             "message 3 of 'dm/al\\u{1b}ice': git push parler::dm/al\\u{1b}ice x"
         );
         assert_eq!(shown("room 'dm.x'"), "room 'dm.x'");
+        let theirs = apart("of dm.x".to_owned());
+        assert_eq!(shown(&theirs), "of dm.x");
+        // A line that is too long may be cut anywhere.
+        for (end, _) in theirs.char_indices() {
+            assert!(!shown(&theirs[..end]).contains(MARK), "{end}");
+        }
         know(&room, "bob");
         let build: RoomName = "building".parse().unwrap();
         assert_eq!(column([&room, &build].into_iter()), ["dm/bob  ", "building"]);

@@ -67,13 +67,15 @@ fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     if display_width(text) <= most {
         return text.into();
     }
-    let mut width = 1;
+    // What is quoted stays quoted: what comes behind it is not its author's.
+    let close = if text.starts_with('"') { "\"" } else { "" };
+    let mut width = 1 + close.len();
     let end = text.char_indices().find(|(_, character)| {
         width += character.width().unwrap_or(0);
         width > most
     });
     let end = end.map_or(text.len(), |(at, _)| at);
-    format!("{}{ELLIPSIS}", text[..end].trim_end()).into()
+    format!("{}{ELLIPSIS}{close}", text[..end].trim_end()).into()
 }
 
 /// A line behind what has a width of its own already, such as a label: the lines that it becomes. What goes on begins as
@@ -184,6 +186,7 @@ mod tests {
         let narrow = fit(Some(20), "a text that is long");
         assert_eq!(narrow, "two · a text… · git parler show 1");
         assert_eq!(shorten("e\u{301}e\u{301}e\u{301}", 2), "e\u{301}…");
+        assert_eq!(shorten("\"of · others\"", 7), "\"of ·…\"");
     }
 
     #[test]

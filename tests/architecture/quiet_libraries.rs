@@ -43,13 +43,14 @@ const FORBIDDEN: [&str; 13] = [
 const STANDARD_STREAMS: [&str; 3] = ["stdin()", "stdout()", "stderr()"];
 
 /// The files of the command line that are its terminal.
-const TERMINAL: [&str; 7] = [
+const TERMINAL: [&str; 8] = [
     "parler-git/src/helper.rs",
     "parler-git/src/input.rs",
     "parler-git/src/lib.rs",
     "parler-git/src/local_hub/serve.rs",
     "parler-git/src/outgoing.rs",
     "parler-git/src/output.rs",
+    "parler-git/src/screen.rs",
     "parler-git/src/trace.rs",
 ];
 

@@ -8,8 +8,10 @@ use super::{hub_server, world};
 /// An agent's line in a roster.
 fn line_of(agent: &Agent<'_>, room: &str, name: &str) -> String {
     let roster = agent.parler(["roster", "--room", room]).success();
-    let found = roster.out().lines().find(|line| line.starts_with(name));
-    found.unwrap_or_else(|| panic!("{roster:?}")).to_owned()
+    let mut lines = roster.out().lines().skip_while(|line| !line.starts_with(name));
+    let first = lines.next().unwrap_or_else(|| panic!("{roster:?}"));
+    let more = lines.take_while(|line| line.starts_with(' '));
+    std::iter::once(first).chain(more).collect()
 }
 
 /// Three agents of one machine in a room of the first.

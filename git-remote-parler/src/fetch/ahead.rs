@@ -81,10 +81,12 @@ impl Ahead {
             arrived: AtomicU64::new(0),
         });
         let mut workers = Vec::new();
+        client.share_line(most + 1);
         // With fewer of them, or none, it only takes longer.
         while workers.len() < most
             && let Ok((client, stopper)) = client.beside()
         {
+            client.share_line(most + 1);
             let work = Arc::clone(&shared);
             let thread = thread::Builder::new().name("download".to_owned());
             match thread.spawn(move || work.work(&client)) {
@@ -159,7 +161,7 @@ impl Shared {
         let may_not_begin = |board: &mut Board| {
             let is_near = board.next - board.present < self.at_once;
             let has_turn = board.reading + usize::from(board.is_direct) < self.at_once;
-            let waiting = self.legs.get(board.present + 1..=board.next).unwrap_or_default();
+            let waiting = self.legs.get(board.present..=board.next).unwrap_or_default();
             let bytes = waiting.iter().fold(0, |sum: u64, leg| sum.saturating_add(leg.bytes));
             let may = has_turn && is_near && bytes <= WAITING_BYTES;
             !board.is_over && board.next < self.legs.len() && !may
@@ -183,6 +185,9 @@ impl Shared {
         let Ok(file) = nameless(&self.directory).and_then(|file| spool.keep(file)) else {
             return End::LeftOff;
         };
+        if !has_room(&file, self.legs[leg].bytes) {
+            return End::LeftOff;
+        }
         let ids: Vec<_> = wanted.iter().map(|wanted| wanted.id).collect();
         // A hub, or what is before it, may serve less at once.
         let Ok(mut stream) = client.bundles(&self.room, &ids) else {
@@ -214,6 +219,15 @@ impl Shared {
         }
         End::Whole
     }
+}
+
+/// Whether this much fits on the disk and leaves room for what is being imported: git needs about as much again for it, and
+/// does not do without as a download can.
+fn has_room(file: &File, bytes: u64) -> bool {
+    let disk = rustix::fs::fstatvfs(file);
+    disk.map_or(true, |disk| {
+        disk.f_bavail.saturating_mul(disk.f_frsize) >= bytes.saturating_mul(3)
+    })
 }
 
 /// A file that vanishes with the process.

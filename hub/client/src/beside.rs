@@ -18,6 +18,11 @@ impl SessionCache for Shared {
 }
 
 impl Client {
+    /// Says how many clients, this one with them, read answers at the same time: an answer may be as many times slower.
+    pub fn share_line(&self, clients: usize) {
+        self.on_the_line.set(clients as u64);
+    }
+
     /// Another client, with connections of its own, to be used in another thread. With what makes it stop at once, in the
     /// middle of a call too. Nothing is sent yet.
     ///

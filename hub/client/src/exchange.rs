@@ -47,6 +47,8 @@ pub struct Client {
     runtime: Runtime,
     http: reqwest::Client,
     pub(crate) tls: rustls::ClientConfig,
+    /// How many clients share the line with this one, and itself.
+    pub(crate) on_the_line: Cell<u64>,
     /// Where somebody else may end what this client does.
     pub(crate) stop: Option<Arc<Stop>>,
     session: RefCell<Option<CachedSession>>,
@@ -104,6 +106,7 @@ impl Client {
             stop: None,
             session,
             attempt: Cell::new(1),
+            on_the_line: Cell::new(1),
             blob_limit: Cell::new(None),
             witness: Arc::new(NoWitness),
         })

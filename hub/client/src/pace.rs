@@ -35,7 +35,7 @@ impl Pace {
             return Ok(());
         }
         let seconds = self.waited.as_secs().max(1);
-        if self.bytes < SLOWEST_BYTES_PER_SECOND * seconds {
+        if self.bytes < SLOWEST_BYTES_PER_SECOND * seconds / client.on_the_line.get().max(1) {
             return Err(client.too_slow(self.bytes, seconds));
         }
         *self = Self::new();

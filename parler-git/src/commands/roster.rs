@@ -27,16 +27,14 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         let who = text::name_and_role(member.name.as_str(), member.role.as_ref().map(AgentName::as_str));
         let owner = if member.owner { " · owner" } else { "" };
         let key = &member.id.to_string()[..KEY_CHARS];
-        let facts = format!(
-            " · key {key}{owner} · read to {} · {} · seen {}",
-            member.cursor,
-            match member.wake {
-                WakePath::Stream => "watching now",
-                WakePath::None => "sees what comes at its next recv",
-            },
-            text::local_time(member.last_seen)
-        );
+        let facts = format!(" · key {key}{owner} · read to {}", member.cursor);
         output.line(&screen::fit("", &who, &facts))?;
+        let wake = match member.wake {
+            WakePath::Stream => "watching now",
+            WakePath::None => "sees what comes at its next recv",
+        };
+        let seen = text::local_time(member.last_seen);
+        output.text(&field("seen", &format!("{seen} · {wake}")))?;
         if let Some(status) = &member.status {
             output.text(&field("status", status.as_str()))?;
         }

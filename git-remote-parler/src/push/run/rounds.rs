@@ -19,6 +19,9 @@ use crate::repository::LocalHead;
 use crate::room::{Room, RoomError};
 use crate::signing::sign_for_room;
 
+/// How many messages are looked at for the one that a first run has posted.
+const MOST_CANDIDATES: usize = 16;
+
 /// What a message says besides what it brings and who signed it. What git counted may be counted otherwise by now.
 fn said(parts: &[Part]) -> Vec<Part> {
     let said = parts.iter().filter_map(|part| match part {
@@ -118,7 +121,7 @@ impl Push<'_, '_> {
         });
         let brought = self.report.bundle_id.as_ref().and_then(|id| state.bundle(id));
         let candidates: BTreeSet<Seq> = moved.chain(brought.map(|bundle| bundle.seq)).collect();
-        for seq in candidates {
+        for seq in candidates.into_iter().rev().take(MOST_CANDIDATES) {
             // A token that may post may read these, and no others.
             let before = Seq::new(seq.get().saturating_sub(1));
             let PushesAnswer::Changed(pushes) = client.pushes(state.room(), Some(before), None, None)? else {
