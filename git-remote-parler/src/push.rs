@@ -320,7 +320,7 @@ impl<'a> Pusher<'a> {
                 Err(error) => return Err(error.into()),
             },
         };
-        if self.policy.create_room {
+        if self.policy.create_room && !Room::was_known(self.client, self.room, self.cache)? {
             Ok((Room::unmade(self.client, self.room)?, true))
         } else {
             Err(absent.into())

@@ -174,6 +174,12 @@ impl Room {
         })
     }
 
+    /// Whether this repository has seen a room of this name at this hub. Where the hub has none for us now, it was deleted, or
+    /// an owner has removed us: it is not to be made anew by accident.
+    pub(crate) fn was_known(client: &Client, name: &RoomName, cache: &RoomCache) -> Result<bool, RoomError> {
+        Ok(cache.load(&client.hub_id()?, name).is_some())
+    }
+
     /// What a room of that name would be, before it is made.
     pub(crate) fn unmade(client: &Client, name: &RoomName) -> Result<Self, RoomError> {
         let hub = client.hub_id()?;

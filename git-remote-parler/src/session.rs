@@ -317,7 +317,13 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         let policy = self.policy()?;
         let looked = match Room::read(&self.connected()?.client, &name, &cache) {
             Ok(room) => Looked::There(Box::new(room)),
-            Err(RoomError::Unknown { .. }) if for_push && policy.push.create_room => Looked::Absent,
+            Err(RoomError::Unknown { .. })
+                if for_push
+                    && policy.push.create_room
+                    && !Room::was_known(&self.connected()?.client, &name, &cache)? =>
+            {
+                Looked::Absent
+            }
             Err(error) => return Err(error.into()),
         };
         self.room = Some(looked);

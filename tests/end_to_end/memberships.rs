@@ -1,6 +1,6 @@
 //! Coming into rooms and out of them, as people do it: removed, left, let in by an owner, deleted, and who is there.
 
-use parler_harness::{Agent, World};
+use parler_harness::{Agent, Cut, CuttingProxy, World};
 use serde_json::json;
 
 use super::{hub_server, world};
@@ -211,6 +211,46 @@ fn a_room_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one() {
     bob.parler("trust --history --room team").success();
     let refs = bob.git("ls-remote parler::room/team refs/heads/*").success();
     refs.says("refs/heads/other").says_no("refs/heads/main");
+}
+
+/// On the local hub, where a push makes the room.
+#[test]
+fn a_room_that_was_known_and_is_gone_is_not_made_anew_by_a_push() {
+    let world = world();
+    let origin = world.origin();
+    let (ours, theirs) = (world.clone_of(&origin, "ours"), world.clone_of(&origin, "theirs"));
+    let (alice, bob) = (world.agent("alice").at(&ours), world.agent("bob").at(&theirs));
+    alice.git("push parler::room/team main").success();
+    bob.git("fetch parler::room/team").success();
+    alice.parler("delete-room team --yes").success();
+    theirs.commit("b.txt", "b\n");
+    for push in ["push parler::room/team main", "parler push --room team main"] {
+        let refused = bob.git(push).failure();
+        assert!(refused.err().contains("no room 'team'"), "{refused:?}");
+    }
+    alice.parler("recv --room team").code(3);
+    // Whoever has deleted it knows that.
+    alice.git("push parler::room/team main").success();
+}
+
+#[test]
+fn what_ended_has_ended_where_the_answer_was_lost() {
+    let world = world();
+    let proxy = CuttingProxy::listen();
+    let _hub = hub_server::start_behind(&world, &proxy);
+    let [alice, bob] = ["alice", "bob"].map(|name| world.stranger(name).with("PARLER_HUB", proxy.url()));
+    let code = alice.parler("invite --group team").success().word().to_owned();
+    bob.parler(["join", &code]).success();
+    for (agent, command, call) in [
+        (&bob, "leave --room team", "DELETE /v1/rooms/team/members/"),
+        (&alice, "delete-room team --yes", "DELETE /v1/rooms/team"),
+    ] {
+        proxy.cut([Cut::AnswerTo(call)]);
+        agent.parler(command).success();
+        proxy.wait_for_lost_answer();
+        proxy.cut([]);
+        agent.parler(command).code(3);
+    }
 }
 
 /// Where a lease's remote is a direct room, where that has a ref was last is known, too.

@@ -11,8 +11,8 @@ use parler_protocol::api::{
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
-    AgentId, BundleId, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName, UploadId,
-    paths,
+    AgentId, BundleId, ErrorCode, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName,
+    UploadId, paths,
 };
 use serde::Serialize;
 
@@ -210,11 +210,7 @@ impl Client {
     /// # Errors
     /// `not_found`, `not_owner`, `last_owner`, and as every call.
     pub fn end_membership(&self, room: &RoomName, agent: &AgentId) -> Result<(), ClientError> {
-        self.exchange(&Request {
-            method: Method::DELETE,
-            ..Request::get(paths::member(room, agent))
-        })
-        .map(drop)
+        self.end(paths::member(room, agent))
     }
 
     /// Makes a member an owner of a room that I own, or no longer one.
@@ -242,11 +238,7 @@ impl Client {
     /// # Errors
     /// `not_found`, `not_owner`, and as every call.
     pub fn refuse(&self, room: &RoomName, agent: &AgentId) -> Result<(), ClientError> {
-        self.exchange(&Request {
-            method: Method::DELETE,
-            ..Request::get(paths::request(room, agent))
-        })
-        .map(drop)
+        self.end(paths::request(room, agent))
     }
 
     /// Deletes a room that I own, with all it holds.
@@ -254,11 +246,23 @@ impl Client {
     /// # Errors
     /// `not_found`, `not_owner`, and as every call.
     pub fn delete_room(&self, room: &RoomName) -> Result<(), ClientError> {
-        self.exchange(&Request {
+        self.end(paths::room(room))
+    }
+
+    /// Ends something. That there is nothing there any more is what was wanted, where a request before may have done it.
+    fn end(&self, path: String) -> Result<(), ClientError> {
+        let ended = self.exchange(&Request {
             method: Method::DELETE,
-            ..Request::get(paths::room(room))
-        })
-        .map(drop)
+            ..Request::get(path)
+        });
+        match ended {
+            Err(ClientError::Problem(problem))
+                if problem.code == ErrorCode::NotFound && self.may_have_arrived.get() =>
+            {
+                Ok(())
+            }
+            ended => ended.map(drop),
+        }
     }
 
     /// The invites of a room that are open: all of them for an owner, for others those they made.

@@ -54,6 +54,8 @@ pub struct Client {
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
+    /// Whether the last call may have been done by a request whose answer did not come.
+    pub(crate) may_have_arrived: Cell<bool>,
     /// The largest blob that the hub takes, once it has said so.
     blob_limit: Cell<Option<u64>>,
     pub(crate) reviving: Reviving,
@@ -106,6 +108,7 @@ impl Client {
             stop: None,
             session,
             attempt: Cell::new(1),
+            may_have_arrived: Cell::new(false),
             on_the_line: Cell::new(1),
             blob_limit: Cell::new(None),
             witness: Arc::new(NoWitness),
@@ -314,7 +317,9 @@ impl Client {
             let response = self.attempt(request, &unanswered).await?;
             read(response).await.inspect_err(|_| unanswered.set(true))
         });
-        asked.await.map_err(|error| match request.stores && unanswered.get() {
+        let asked = asked.await;
+        self.may_have_arrived.set(unanswered.get());
+        asked.map_err(|error| match request.stores && unanswered.get() {
             true => self.unknown_outcome(error),
             false => error,
         })

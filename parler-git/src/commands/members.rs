@@ -1,6 +1,6 @@
 //! `git parler leave`, `remove`, `owner`, `admit` and `refuse`: who is in a room, and who owns it.
 
-use parler_client::Client;
+use parler_client::{Client, ClientError};
 use parler_protocol::api::MemberList;
 use parler_protocol::{AgentId, AgentName, ErrorCode, RoomName};
 use serde_json::json;
@@ -40,11 +40,23 @@ pub(super) fn remove(context: &Context, wanted: &str, output: &mut Output) -> Re
     }
     client
         .end_membership(&room, &person.id)
-        .map_err(|error| in_room(&room, error))?;
+        .map_err(|error| about(&person, &room, error))?;
     output.either(
         &format!("removed {} from room '{room}'", shown(&person)),
         &json!({ "room": room, "removed": to_json(&person) }),
     )
+}
+
+/// What failed with a member that was there a moment ago.
+fn about(person: &Person, room: &RoomName, error: ClientError) -> Error {
+    match error.code() {
+        Some(ErrorCode::NotFound) => Error::new(
+            ErrorKind::NotFound,
+            format_args!("{} is not in room '{room}' any more, or you are not", shown(person)),
+        )
+        .then("git parler roster"),
+        _ => in_room(room, error),
+    }
 }
 
 /// `git parler owner AGENT [--drop]`
@@ -54,7 +66,7 @@ pub(super) fn owner(context: &Context, wanted: &str, owns: bool, output: &mut Ou
     let person = member(context, &client, &members, wanted)?;
     client
         .set_owner(&room, &person.id, owns)
-        .map_err(|error| in_room(&room, error))?;
+        .map_err(|error| about(&person, &room, error))?;
     let said = match owns {
         true => format!("{} is an owner of room '{room}' now", shown(&person)),
         false => format!("{} is no owner of room '{room}' any more", shown(&person)),
