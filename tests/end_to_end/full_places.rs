@@ -342,3 +342,46 @@ fn a_push_whose_spool_is_full_says_so_and_a_key_that_cannot_be_kept_is_not_used(
         );
     }
 }
+
+/// What the local hub writes besides its data: its lock, and where it is found.
+#[test]
+fn a_local_hub_that_cannot_be_found_says_so_and_starts_when_it_can() {
+    let world = world();
+    let bob = world.agent("bob");
+    bob.parler("invite --group kept").success();
+    let directory = world.directory("calls");
+    let stage = Stage {
+        library: SystemCalls::watched_in(&world),
+        trace: directory.join("trace"),
+        bob: bob.clone(),
+    };
+    let hub = bob.parler_home().join("data/hub");
+    for (call, path, file) in [
+        (CallKind::Make, "/hub/hub.lock", "hub.lock"),
+        (CallKind::Make, "/hub/.new-", "hub.json"),
+        (CallKind::Write, "/hub/.new-", "hub.json"),
+    ] {
+        for (error, reason) in [
+            ("ENOSPC", "No space left on device"),
+            ("EROFS", "Read-only file system"),
+        ] {
+            bob.parler("hub stop").success();
+            fs::remove_file(hub.join("hub.lock")).unwrap();
+            let fault = Fault {
+                call,
+                nth: 1,
+                and_on: true,
+                error,
+                path: path.to_owned(),
+            };
+            let (answer, has_failed) = stage.run("parler hub run", &fault);
+            assert!(has_failed && answer.exit_code() == Some(128), "{answer:?}");
+            let line = answer.one_error_line();
+            assert!(line.contains(file) && line.contains(reason), "{answer:?}");
+            assert_eq!(half_written(&bob.parler_home()), Vec::<PathBuf>::new(), "{answer:?}");
+            bob.parler("send --room kept hello").success();
+        }
+    }
+    let log = bob.parler("recv --room kept --all --json").success().json();
+    assert_eq!(log["messages"].as_array().unwrap().len(), 6);
+}
