@@ -1,4 +1,4 @@
-//! One request and its answer: sessions, deadlines, and sending again.
+//! One request and its answer: sessions and deadlines.
 
 use std::cell::{Cell, RefCell};
 use std::io::Read;
@@ -10,7 +10,7 @@ use data_encoding::BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use parler_protocol::api::{OpenSession, SessionOpened};
-use parler_protocol::{AccessToken, Challenge, ErrorCode, HubId, InviteCode, Problem, paths, session_proof_bytes};
+use parler_protocol::{AccessToken, Challenge, HubId, InviteCode, Problem, paths, session_proof_bytes};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
@@ -24,9 +24,9 @@ use crate::stop::Stop;
 use crate::tls::tls_config;
 use crate::upload_body::{Progress, upload};
 use crate::witness::head_of;
-use crate::{
-    CachedSession, ClientError, ClientOptions, Deadlines, HubAddress, Identity, NoWitness, Witness, rests, trace,
-};
+use crate::{CachedSession, ClientError, ClientOptions, Deadlines, HubAddress, Identity, NoWitness, Witness, trace};
+
+mod attempts;
 
 /// A session that ends sooner than this is renewed before it is used.
 const SESSION_MARGIN_MS: i64 = 60_000;
@@ -38,8 +38,6 @@ const MAX_JSON_BYTES: usize = 256 << 20; // 256 MiB
 const SLOW_DISK_BYTES_PER_SECOND: u64 = 16 << 20; // 16 MiB/s
 /// An idle connection is dropped sooner than the hub does it (10 s).
 const POOL_IDLE: Duration = Duration::from_secs(5);
-/// How often a call is sent again at most.
-const MOST_RETRIES: usize = 8;
 
 /// A hub, spoken to as one agent. Not for several threads at once: make one [beside](Client::beside) it for each.
 pub struct Client {
@@ -302,96 +300,6 @@ impl Client {
         ClientError::Lost {
             address: self.options.address.to_string(),
             reason: reason.into(),
-        }
-    }
-
-    /// Makes one request until it has an answer, the answer is final, or the time for sending again is over.
-    async fn ask<T>(
-        &self,
-        request: &Request<'_>,
-        read: impl AsyncFn(Response) -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
-        // Whether the request itself, not only the proof before it, may have arrived without an answer.
-        let unanswered = Cell::new(false);
-        let asked = self.retrying(async || {
-            let response = self.attempt(request, &unanswered).await?;
-            read(response).await.inspect_err(|_| unanswered.set(true))
-        });
-        let asked = asked.await;
-        self.may_have_arrived.set(unanswered.get());
-        asked.map_err(|error| match request.stores && unanswered.get() {
-            true => self.unknown_outcome(error),
-            false => error,
-        })
-    }
-
-    /// Tries until it succeeds, the failure is final, or the time for trying again is over.
-    async fn retrying<T>(&self, attempt: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
-        let mut rests = rests::of_a_call(self.options.deadlines.rest).take(MOST_RETRIES);
-        let begun = Instant::now();
-        let mut reached = false;
-        self.attempt.set(0);
-        loop {
-            self.attempt.update(|number| number + 1);
-            let error = match attempt().await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            let in_time = |rest| begun.elapsed() + rest < self.options.deadlines.retry;
-            let revived = in_time(Duration::ZERO) && self.revived_after(&error);
-            reached |= revived || !error.is_unreachable();
-            let again = match &error {
-                ClientError::Lost { .. } => true,
-                ClientError::Problem(problem) => revived || problem.code == ErrorCode::Unavailable,
-                // Somebody listened a moment ago: the hub is restarting.
-                ClientError::Unreachable { .. } => reached,
-                _ => false,
-            };
-            match rests.next().filter(|rest| again && in_time(*rest)) {
-                Some(rest) => {
-                    trace::again(rest, &error);
-                    tokio::time::sleep(rest).await;
-                }
-                None => return Err(error),
-            }
-        }
-    }
-
-    /// What to say of a message whose last attempt failed so.
-    fn unknown_outcome(&self, error: ClientError) -> ClientError {
-        match error {
-            ClientError::Lost { .. }
-            | ClientError::Deadline { .. }
-            | ClientError::TooSlow { .. }
-            | ClientError::Unreachable { .. } => ClientError::OutcomeUnknown {
-                address: self.options.address.to_string(),
-                reason: error.to_string(),
-            },
-            other => other,
-        }
-    }
-
-    /// One attempt, with the session renewed once where the hub no longer takes it.
-    async fn attempt(&self, request: &Request<'_>, unanswered: &Cell<bool>) -> Result<Response, ClientError> {
-        let session = self.session().await?;
-        let send = async |session: &CachedSession| {
-            let answer = self.send(request, Some(session)).await;
-            if matches!(
-                answer,
-                Err(ClientError::Lost { .. } | ClientError::Deadline { .. } | ClientError::TooSlow { .. })
-            ) {
-                unanswered.set(true);
-            }
-            answer
-        };
-        match send(&session).await {
-            Err(ClientError::Problem(problem))
-                if problem.code == ErrorCode::Unauthenticated && self.options.token.is_none() =>
-            {
-                let (session, _) = self.prove(problem.challenge, None).await?;
-                send(&session).await
-            }
-            answer => answer,
         }
     }
 
