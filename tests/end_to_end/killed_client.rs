@@ -11,7 +11,7 @@ use super::{room_refs, world};
 /// More objects than are unpacked one by one: the import goes through a pack.
 const FILES: usize = 150;
 
-/// The same with SIGTERM to the helper alone: git and the child hear nothing of it.
+/// SIGTERM to the helper alone, before its child of this number starts: git and the child hear nothing of it.
 #[track_caller]
 fn end_helper_before_child(world: &World, gate: &mut Gate, command: Running, number: usize) -> Option<String> {
     for seen in 0.. {
