@@ -65,11 +65,30 @@ async fn the_hub_does_what_its_document_says() {
     assert_eq!(unreached(&document, &log), BTreeSet::new());
 }
 
-/// A room with two members, a push, a blob, an upload and a token, so that not every guess ends at 404. Returns the
-/// settings that name them.
+/// A room with members, some who ask to be, an invite, a push, a blob, an upload and a token, so that not every guess ends at
+/// 404, and rooms that may go. Returns the settings that name them.
 async fn furnish(hub: &RunningProgram, alice: &Agent) -> String {
     let room = alice.create_room("build").await;
-    alice.invite(&room.room, &hub.agent("bob").await).await;
+    for room in ["spare", "other"] {
+        alice.create_room(room).await;
+    }
+    let [owner, leaver, first, second] = [
+        hub.agent("owner").await,
+        hub.agent("leaver").await,
+        hub.agent("first").await,
+        hub.agent("second").await,
+    ];
+    for member in [&owner, &leaver] {
+        alice.invite(&room.room, member).await;
+    }
+    let gated = json!({ "room": room.room, "approve": true });
+    let gated: Value = alice.post(paths::INVITES, &gated).await.expect(201).json();
+    for asking in [&first, &second] {
+        let asked = asking.post(paths::JOIN, &json!({ "code": gated["code"] })).await;
+        assert_eq!(asked.status, 202);
+    }
+    let invites: Value = alice.get(&paths::room_invites(&room.room)).await.expect(200).json();
+    let invite = invites["invites"][0]["id"].as_str().unwrap();
     let bundle = b"# v2 git bundle\n";
     let push = Push::new().branch("feature", None, Some(oid('a'))).bundle(bundle);
     let push = push.sign(alice, &room);
@@ -83,6 +102,11 @@ async fn furnish(hub: &RunningProgram, alice: &Agent) -> String {
     let upload = alice.post(&paths::uploads(&room.room), &json!({})).await.expect(201);
     let upload: Value = upload.json();
     SETTINGS
+        .replace("OWNER", &owner.id().to_string())
+        .replace("LEAVER", &leaver.id().to_string())
+        .replace("ASKS_FIRST", &first.id().to_string())
+        .replace("ASKS_SECOND", &second.id().to_string())
+        .replace("INVITE_ID", invite)
         .replace("BLOB_ID", &BundleId::of(bundle).to_string())
         .replace("UPLOAD_ID", upload["upload"].as_str().unwrap())
 }
