@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use parler_harness::{Agent, Answer, Repository, Snapshot, World, large_history};
+use parler_harness::{Agent, Answer, Repository, Snapshot, World, copy_executable, large_history};
 use rustix::process::Signal;
 
 use super::{CACHE, world};
@@ -12,7 +12,7 @@ use super::{CACHE, world};
 fn newcomer(world: &World) -> (Agent<'_>, String) {
     let alone = world.directory("alone");
     let program = alone.join("git-parler");
-    fs::copy(world.program(), &program).unwrap();
+    copy_executable(world.program(), &program);
     let path = std::env::var("PATH").unwrap();
     let clear = path
         .split(':')

@@ -73,7 +73,7 @@ fn an_object_directory_that_may_not_be_written_is_left_as_it_is() {
         for name in ["git-parler", "git-remote-parler"] {
             let link = world.path().join("bin").join(name);
             fs::remove_file(&link).unwrap();
-            fs::copy(world.program(), link).unwrap();
+            parler_harness::copy_executable(world.program(), &link);
         }
         for place in [there.path(), &world.parler_home(), &world.temporary()] {
             give_away(place);

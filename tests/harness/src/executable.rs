@@ -14,11 +14,19 @@ pub fn write_executable(path: &Path, text: &str) {
     name.push(".text");
     let source = path.with_file_name(name);
     fs::write(&source, text).expect("a test's directory can be written");
+    copy_executable(&source, path);
+    fs::remove_file(&source).expect("it was written above");
+}
+
+/// Makes a program that is a copy of this one.
+///
+/// # Panics
+/// When it cannot be made.
+pub fn copy_executable(from: &Path, to: &Path) {
     let copied = Command::new("install")
         .args(["-m", "755"])
-        .args([&source, path])
+        .args([from, to])
         .stdin(Stdio::null())
         .status();
-    assert!(copied.is_ok_and(|status| status.success()), "{}", path.display());
-    fs::remove_file(&source).expect("it was written above");
+    assert!(copied.is_ok_and(|status| status.success()), "{}", to.display());
 }

@@ -33,7 +33,7 @@ pub use agent::Agent;
 pub use arguments::Arguments;
 pub use cutting_proxy::{Carried, Cut, CuttingProxy, Mishap, Point};
 pub use directory::copy_directory;
-pub use executable::write_executable;
+pub use executable::{copy_executable, write_executable};
 pub use gate::Gate;
 pub use git_counter::GitCounter;
 pub use history::{Anomaly, Event, History, Operation};
