@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parler_protocol::api::{
-    Contact, InviteCreated, JoinPending, JoinRequest, Member, OpenInvite, Posted, RefList, RoomAnswer, RoomSummary,
+    Contact, InviteCreated, JoinRequest, Joined, Member, OpenInvite, Posted, RefList, RoomAnswer, RoomSummary,
     TokenSummary,
 };
 use parler_protocol::{
@@ -100,25 +100,6 @@ pub struct DeletedRoom {
     pub members: Vec<AgentId>,
     /// Blobs whose files no room needs any more.
     pub files: Vec<BundleId>,
-}
-
-/// What became of a code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Joined {
-    /// The agent is in.
-    In(RoomAnswer),
-    /// It waits until an owner lets it in.
-    Waiting(JoinPending),
-}
-
-impl Joined {
-    /// The room, where the agent is in it.
-    pub fn room(self) -> Option<RoomAnswer> {
-        match self {
-            Self::In(room) => Some(room),
-            Self::Waiting(_) => None,
-        }
-    }
 }
 
 /// To whom an agent can write.

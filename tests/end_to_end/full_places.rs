@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use parler_harness::{Agent, CallKind, Fault, SystemCalls};
+use parler_harness::{Agent, CallKind, Fault, HubProcess, Repository, SystemCalls, World};
 
 use super::ended_commands::half_written;
 use super::{hub_server, noise, world};
@@ -73,16 +73,24 @@ impl Stage<'_> {
     }
 }
 
+/// Who pushes to a room, and who fetches from it, each with a repository.
+fn two<'w>(world: &'w World, hub: &HubProcess, room: &str) -> [(Repository<'w>, Agent<'w>); 2] {
+    let origin = world.origin();
+    let [author, reader] = [("author", "alice"), ("place", "bob")].map(|(place, name)| {
+        let place = world.clone_of(&origin, place);
+        let agent = world.stranger(name).on(hub).at(&place);
+        (place, agent)
+    });
+    let code = author.1.parler(["invite", "--group", room]).success().word().to_owned();
+    reader.1.parler(["join", &code]).success();
+    [author, reader]
+}
+
 #[test]
 fn each_place_that_takes_nothing_is_named_or_done_without() {
     let world = world();
     let hub = hub_server::start(&world);
-    let origin = world.origin();
-    let (author, place) = (world.clone_of(&origin, "author"), world.clone_of(&origin, "place"));
-    let alice = world.stranger("alice").on(&hub).at(&author);
-    let code = alice.parler("invite --group full").success().word().to_owned();
-    let bob = world.stranger("bob").on(&hub).at(&place);
-    bob.parler(["join", &code]).success();
+    let [(author, alice), (place, bob)] = two(&world, &hub, "full");
     let tip = author.commit("a.txt", "small\n");
     alice
         .git("push --quiet parler::room/full HEAD:refs/heads/small")
@@ -186,12 +194,7 @@ fn each_directory_that_is_read_only_is_named_or_done_without() {
     const BRANCHES: usize = 60;
     let world = world();
     let hub = hub_server::start(&world);
-    let origin = world.origin();
-    let (author, place) = (world.clone_of(&origin, "author"), world.clone_of(&origin, "place"));
-    let alice = world.stranger("alice").on(&hub).at(&author);
-    let code = alice.parler("invite --group sealed").success().word().to_owned();
-    let bob = world.stranger("bob").on(&hub).at(&place);
-    bob.parler(["join", &code]).success();
+    let [(author, alice), (place, bob)] = two(&world, &hub, "sealed");
     let push = |subject: &str, branches: usize| {
         let tip = author.commit("a.txt", &format!("{subject}\n"));
         let names: Vec<_> = (0..branches)

@@ -6,8 +6,8 @@ use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
     AgentList, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, InviteList, InvitesRevoked,
-    Join, JoinPending, MemberList, OpenDm, Page, Posted, Pushes, Receipts, RoomAnswer, RoomList, SetStatus,
-    TokenCreated, TokenList, TokenSummary, WantedBundles,
+    Join, Joined, MemberList, OpenDm, Page, Posted, Pushes, Receipts, RoomAnswer, RoomList, SetStatus, TokenCreated,
+    TokenList, TokenSummary, WantedBundles,
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
@@ -41,25 +41,6 @@ pub enum PushesAnswer {
     },
     /// These.
     Changed(Pushes),
-}
-
-/// What became of an invite.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Joined {
-    /// I am in.
-    In(RoomAnswer),
-    /// An owner has to let me in.
-    Waiting(JoinPending),
-}
-
-impl Joined {
-    /// The room, where I am in it.
-    pub fn room(self) -> Option<RoomAnswer> {
-        match self {
-            Self::In(room) => Some(room),
-            Self::Waiting(_) => None,
-        }
-    }
 }
 
 impl Client {

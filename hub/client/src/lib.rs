@@ -36,7 +36,7 @@ pub use address::{AddressError, HubAddress};
 pub use attachment::{Attachment, ONE_REQUEST_BYTES};
 pub use blob_source::BlobSource;
 pub use bundle_stream::{BlobReader, BundleReader, BundleStream};
-pub use calls::{Joined, PushesAnswer, ReadFrom};
+pub use calls::{PushesAnswer, ReadFrom};
 pub use error::ClientError;
 pub use event_stream::{EventStream, Streamed};
 pub use exchange::Client;

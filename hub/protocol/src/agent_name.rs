@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::hidden::flaw_of_line;
 use crate::limits::MAX_AGENT_NAME_BYTES;
-use crate::{ParseError, TOKEN_SENDER_PREFIX, is_hidden, serde_as_string};
+use crate::{ParseError, TOKEN_SENDER_PREFIX, serde_as_string};
 
 /// The name of an agent, or of a role: 1 to 128 bytes of visible text without control, zero-width or
 /// text-direction characters, without blanks at either end.
@@ -42,13 +43,10 @@ impl FromStr for AgentName {
         if text.is_empty() || text.len() > MAX_AGENT_NAME_BYTES {
             return no("is not 1 to 128 bytes long");
         }
-        if text.trim() != text {
-            return no("begins or ends with a blank");
+        match flaw_of_line(text) {
+            Some(flaw) => no(flaw),
+            None => Ok(Self(text.to_owned())),
         }
-        if text.chars().any(is_hidden) {
-            return no("holds a character that cannot be seen");
-        }
-        Ok(Self(text.to_owned()))
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
 };
 
 pub use joining::{
-    ChangeMember, CreateInvite, InviteCreated, InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, OpenInvite,
+    ChangeMember, CreateInvite, InviteCreated, InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, Joined,
+    OpenInvite,
 };
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]

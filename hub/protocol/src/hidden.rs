@@ -20,6 +20,15 @@ pub fn is_hidden(character: char) -> bool {
         )
 }
 
+/// What keeps a text from being one visible line, if anything does. How long it is the caller knows.
+pub(crate) fn flaw_of_line(text: &str) -> Option<&'static str> {
+    if text.trim() != text {
+        return Some("begins or ends with a blank");
+    }
+    let is_hidden = text.chars().any(is_hidden);
+    is_hidden.then_some("holds a character that cannot be seen")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

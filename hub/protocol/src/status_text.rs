@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::hidden::flaw_of_line;
 use crate::limits::MAX_STATUS_BYTES;
-use crate::{ParseError, is_hidden, serde_as_string};
+use crate::{ParseError, serde_as_string};
 
 /// A status: 1 to 200 bytes of visible text in one line, without blanks at either end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,13 +32,10 @@ impl FromStr for StatusText {
         if text.is_empty() || text.len() > MAX_STATUS_BYTES {
             return no("is not 1 to 200 bytes long");
         }
-        if text.trim() != text {
-            return no("begins or ends with a blank");
+        match flaw_of_line(text) {
+            Some(flaw) => no(flaw),
+            None => Ok(Self(text.to_owned())),
         }
-        if text.chars().any(is_hidden) {
-            return no("holds a character that cannot be seen");
-        }
-        Ok(Self(text.to_owned()))
     }
 }
 

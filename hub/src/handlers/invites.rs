@@ -3,7 +3,7 @@
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use parler_protocol::api::{CreateInvite, InviteList, InvitesRevoked, Join};
+use parler_protocol::api::{CreateInvite, InviteList, InvitesRevoked, Join, Joined};
 use parler_protocol::{InviteCode, InviteId, limits};
 
 use crate::answer::{json, room_json};
@@ -13,7 +13,7 @@ use crate::handlers::sessions::limit_proofs;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
 use crate::state::SharedState;
-use crate::store::{Joined, NewInvite};
+use crate::store::NewInvite;
 
 /// `POST /v1/invites`
 pub(crate) async fn create(

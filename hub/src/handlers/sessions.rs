@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use data_encoding::BASE64;
-use parler_protocol::api::{OpenSession, SessionOpened};
+use parler_protocol::api::{Joined, OpenSession, SessionOpened};
 use parler_protocol::{Challenge, ErrorCode, session_proof_bytes};
 use subtle::ConstantTimeEq;
 
@@ -19,7 +19,7 @@ use crate::problem::Refusal;
 use crate::reserved_name::{is_mixed, is_reserved};
 use crate::sessions::new_token;
 use crate::state::{HubState, SharedState};
-use crate::store::{Joined, NewSession, Principal};
+use crate::store::{NewSession, Principal};
 
 /// `POST /v1/session`
 pub(crate) async fn open(

@@ -40,7 +40,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parler_protocol::api::{
-    Contact, InviteCreated, JoinRequest, Member, OpenInvite, RefList, RoomAnswer, RoomSummary, TokenSummary,
+    Contact, InviteCreated, JoinRequest, Joined, Member, OpenInvite, RefList, RoomAnswer, RoomSummary, TokenSummary,
 };
 use parler_protocol::{
     AgentId, BundleId, Head, HubId, InviteCode, InviteId, RoomKind, RoomName, Seq, StatusText, TokenName,
@@ -61,7 +61,7 @@ pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DeletedRoom, DroppedBlobs, DroppedMessages,
-    Joined, LogPage, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomMark, RoomReaders,
+    LogPage, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomMark, RoomReaders,
     SlicedMessage, Store, StoreError, TokenHash, TokenHolder,
 };
 

@@ -1,8 +1,9 @@
 //! `git parler join`: a code, or a link with a code in it, makes this agent a member of a room.
 
-use parler_client::{HubAddress, Identity, Joined};
+use parler_client::{HubAddress, Identity};
 use parler_protocol::InviteCode;
 use parler_protocol::api::JoinPending;
+use parler_protocol::api::Joined;
 use serde_json::json;
 
 use crate::choice::Choice;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::RoomAnswer;
 use crate::{AgentId, AgentName, InviteCode, InviteId, RoomKind, RoomName};
 
 /// `POST /v1/invites`
@@ -98,6 +99,25 @@ pub struct JoinPending {
     pub room: RoomName,
     /// Its kind.
     pub kind: RoomKind,
+}
+
+/// What became of a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Joined {
+    /// The agent is in.
+    In(RoomAnswer),
+    /// It waits until an owner lets it in.
+    Waiting(JoinPending),
+}
+
+impl Joined {
+    /// The room, where the agent is in it.
+    pub fn room(self) -> Option<RoomAnswer> {
+        match self {
+            Self::In(room) => Some(room),
+            Self::Waiting(_) => None,
+        }
+    }
 }
 
 /// Somebody who asked to be let into a room.

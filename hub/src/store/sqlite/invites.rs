@@ -1,7 +1,7 @@
 //! Invites, by the hash of their code: who reads the database cannot join with what is there. Unknown, expired and used
 //! up are one answer, and a use is counted in the transaction that lets the agent in.
 
-use parler_protocol::api::{InviteCreated, JoinPending, OpenInvite, RoomAnswer};
+use parler_protocol::api::{InviteCreated, JoinPending, Joined, OpenInvite, RoomAnswer};
 use parler_protocol::{AgentId, HubId, InviteCode, InviteId, RoomKind, RoomName};
 use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ use super::batch::Batch;
 use super::failure::Failure;
 use super::outsiders::{self, Standing};
 use super::{agents, members, names, parsed, rooms};
-use crate::store::{Joined, NewInvite, StoreError};
+use crate::store::{NewInvite, StoreError};
 
 /// Expired invites removed when one is made: more than one, so that they do not pile up.
 const PRUNED_AT_ONCE: i64 = 16;

@@ -1,11 +1,12 @@
 //! Sessions, by the hash of their token. One that has ended is as one that never was.
 
+use parler_protocol::api::Joined;
 use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
 use super::{agent_id, agents, invites, names, optional, parsed};
-use crate::store::{Joined, NewSession, Principal, StoreError, TokenHash};
+use crate::store::{NewSession, Principal, StoreError, TokenHash};
 
 /// Ended sessions removed when one is opened: more than one, so that they do not pile up.
 const PRUNED_AT_ONCE: i64 = 16;
