@@ -61,7 +61,13 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("createInvite", "Invite into a room")
             .takes::<CreateInvite>()
             .answers(Answer::json::<InviteCreated>(201, "The invite."))
-            .refuses(&[Code::NameReserved, Code::NotFound, Code::StorageFull]),
+            .refuses(&[
+                Code::ApprovalPending,
+                Code::ApprovalRefused,
+                Code::NameReserved,
+                Code::NotFound,
+                Code::StorageFull,
+            ]),
         Call::post(paths::JOIN, invites::join)
             .called("join", "Redeem an invite")
             .takes::<Join>()
@@ -111,7 +117,13 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("createToken", "Make a token for CI")
             .takes::<CreateToken>()
             .answers(Answer::json::<TokenCreated>(201, "The token, told this once."))
-            .refuses(&[Code::NotFound, Code::StorageFull, Code::TokenExists]),
+            .refuses(&[
+                Code::ApprovalPending,
+                Code::ApprovalRefused,
+                Code::NotFound,
+                Code::StorageFull,
+                Code::TokenExists,
+            ]),
         Call::get(paths::TOKENS, tokens::list)
             .called("listTokens", "Tokens I made, and those for rooms I own")
             .answers(Answer::json::<TokenList>(200, "By name.")),

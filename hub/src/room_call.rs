@@ -105,7 +105,11 @@ impl RoomCall {
     pub(crate) async fn refusal(&self, refusal: Refusal) -> Refusal {
         if matches!(
             refusal.code(),
-            ErrorCode::NotFound | ErrorCode::Unavailable | ErrorCode::Internal
+            ErrorCode::ApprovalPending
+                | ErrorCode::ApprovalRefused
+                | ErrorCode::NotFound
+                | ErrorCode::Unavailable
+                | ErrorCode::Internal
         ) {
             return refusal;
         }

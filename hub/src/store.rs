@@ -355,8 +355,8 @@ pub trait Store: Send + Sync + 'static {
     /// The hub's id, made with the store.
     fn hub(&self) -> HubId;
 
-    /// Records a session, the agent's newest name and role, and redeems the invite, all or nothing. Returns the room
-    /// that the invite led into.
+    /// Records a session, the agent's newest name and role, and redeems the invite, all or nothing. Returns what
+    /// became of the invite.
     async fn open_session(&self, session: NewSession) -> Result<Option<Joined>, StoreError>;
 
     /// Whose token this is, unless it has ended.
@@ -407,7 +407,7 @@ pub trait Store: Send + Sync + 'static {
         by: AgentId,
         agent: AgentId,
         is_owner: bool,
-    ) -> Result<RoomName, StoreError>;
+    ) -> Result<RoomAnswer, StoreError>;
 
     /// Deletes a room with all it holds. By an owner.
     async fn delete_room(&self, room: &RoomName, by: AgentId, now: i64) -> Result<DeletedRoom, StoreError>;

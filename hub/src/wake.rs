@@ -179,7 +179,7 @@ impl JoinSubscription {
     }
 }
 
-/// Hears of changes among the readers of one room until it is dropped.
+/// Hears of changes among the readers of one room, or of departures from it, until it is dropped.
 #[derive(Debug)]
 pub struct FactSubscription(Listener<String, ()>);
 

@@ -150,7 +150,7 @@ async fn of_a_deletion_and_pushes_at_once_nothing_is_half_done() {
         assert_eq!((anew.head.seq, &refs["refs"]), (Seq::ZERO, &json!([])));
         assert_eq!(alice.delete(&paths::room(&anew.room)).await.status, 204);
     }
-    // What the files and the tables say fits.
+    // In the tables nothing is left, and what is there fits.
     let directory = std::sync::Arc::clone(&hub.directory);
     hub.stop().await.unwrap().unwrap();
     let database = rusqlite_of(&directory);

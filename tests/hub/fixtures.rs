@@ -165,9 +165,7 @@ async fn the_hub_takes_the_requests_and_answers_in_the_shape_that_is_written_dow
         )
         .await;
     assert_shape("member-request.json", &owner.expect(200).json());
-    let revoked = alice
-        .send("DELETE", &paths::room_invites(&room.room), |request| request, "")
-        .await;
+    let revoked = alice.delete(&paths::room_invites(&room.room)).await;
     assert_shape("invites-revoked-answer.json", &revoked.expect(200).json());
     assert_shape("rooms-answer.json", &bob.get(paths::ROOMS).await.expect(200).json());
     let cursor = bob

@@ -207,7 +207,8 @@ async fn on_the_local_hub_the_owners_word_counts_too() {
     read.problem(ErrorCode::NotFound);
     // Nor does a stream that goes on where it was.
     let stream = format!("{}?after=0", paths::stream(&room));
-    carol.get(&stream).await.problem(ErrorCode::NotFound);
+    let opened = tokio::time::timeout(Duration::from_secs(30), carol.get(&stream)).await;
+    opened.expect("no stream").problem(ErrorCode::NotFound);
     assert_eq!(members(&alice, &room).await, [(alice.id(), true)]);
     // What its last member has left is whose comes first.
     assert_eq!(end(&alice, &room, alice.id()).await.status, 204);

@@ -282,6 +282,11 @@ async fn what_is_under_way_ends_with_the_membership() {
     let mut download = begin_download(&bob, &paths::blob(&room, &BundleId::of(&blob))).await;
     let begun: UploadProgress = bob.post(&paths::uploads(&room), &json!({})).await.expect(201).json();
     let mut upload = begin_upload(&bob, &room, &begun.upload).await;
+    let other = bytes(1 << 20, 2);
+    let push = Push::new()
+        .branch("other", None, Some(crate::support::oid('b')))
+        .bundle(&other);
+    let mut post = begin_post(&bob, &room, &push.sign(&bob, &answer).body, &other).await;
     // All of them are at it, as far as the hub knows.
     wait_for_text(&mut download, "200 OK").await;
 
@@ -291,6 +296,7 @@ async fn what_is_under_way_ends_with_the_membership() {
         ("poll", &mut poll),
         ("receipts", &mut receipts),
         ("upload", &mut upload),
+        ("post", &mut post),
     ] {
         let text = rest(waiting).await;
         assert!(text.starts_with("HTTP/1.1 404"), "{name}: {text}");
@@ -385,6 +391,22 @@ async fn begin_upload(agent: &Agent, room: &RoomName, upload: &UploadId) -> TcpS
     // It says so when it begins to read.
     wait_for_text(&mut stream, "100 Continue\r\n\r\n").await;
     stream.write_all(b"first").await.unwrap();
+    stream
+}
+
+/// A message with the first bytes of its blob, which the hub reads.
+async fn begin_post(agent: &Agent, room: &RoomName, message: &[u8], blob: &[u8]) -> TcpStream {
+    let fields = format!(
+        "Content-Type: {}\r\n{}: {}\r\nExpect: 100-continue\r\n",
+        paths::MESSAGE_WITH_BLOB_TYPE,
+        paths::MESSAGE_LENGTH_HEADER,
+        message.len()
+    );
+    let length = message.len() + blob.len();
+    let mut stream = open(agent, "POST", &paths::messages(room), &fields, length).await;
+    wait_for_text(&mut stream, "100 Continue\r\n\r\n").await;
+    stream.write_all(message).await.unwrap();
+    stream.write_all(&blob[..blob.len() / 2]).await.unwrap();
     stream
 }
 

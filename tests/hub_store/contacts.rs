@@ -2,7 +2,6 @@
 
 use parler_hub::store::{NewToken, OpenedDm, Principal, Reach, Store, StoreError};
 use parler_protocol::{AgentId, RoomName, TokenScope};
-use rusqlite::Connection;
 
 use crate::support::{DAY_MS, Fixture, NOW, principal, room};
 
@@ -75,16 +74,11 @@ async fn who_has_left_a_direct_room_is_not_brought_back_by_the_other() {
     let bob = hub.member("bob", "a").await;
     let made = open(&hub, &alice, bob.agent, Reach::SharedRooms).await.unwrap();
     assert!(made.is_new);
-    let connection = Connection::open(hub.path().join("hub.db")).unwrap();
-    let leave = |agent: &Principal, room: &RoomName| {
-        let left = connection.execute(
-            "DELETE FROM members WHERE agent = (SELECT agent FROM agents WHERE id = ?1)
-             AND room = (SELECT room FROM rooms WHERE key = ?2)",
-            (agent.agent.as_bytes(), room.key()),
-        );
-        assert_eq!(left.unwrap(), 1);
+    let leave = async |agent: &Principal, room: &RoomName| {
+        let left = hub.store.end_membership(room, agent.agent, agent.agent, NOW).await;
+        assert_eq!(left.unwrap(), *room);
     };
-    leave(&bob, &made.room.room);
+    leave(&bob, &made.room.room).await;
     let refused = open(&hub, &alice, bob.agent, Reach::Everybody).await;
     assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
     // Who is still in is told whom it was with.
@@ -96,10 +90,10 @@ async fn who_has_left_a_direct_room_is_not_brought_back_by_the_other() {
     assert!(!back.is_new);
     assert_eq!(back.room.room, made.room.room);
     // Where both are in, nothing else counts.
-    leave(&bob, &room("a"));
+    leave(&bob, &room("a")).await;
     assert!(!open(&hub, &alice, bob.agent, Reach::SharedRooms).await.unwrap().is_new);
     // Who is out of it and out of reach is not.
-    leave(&bob, &made.room.room);
+    leave(&bob, &made.room.room).await;
     let refused = open(&hub, &bob, alice.agent, Reach::SharedRooms).await;
     assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
 }

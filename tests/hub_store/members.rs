@@ -307,3 +307,13 @@ async fn who_is_not_in_a_room_gets_one_answer_to_everything() {
         .unwrap();
     assert_eq!(fixture.messages(&stranger, "a").await.len(), 1);
 }
+
+#[tokio::test]
+async fn the_keeper_lets_nobody_in_under_anothers_name() {
+    let fixture = Fixture::new();
+    fixture.owner("alice", "a").await;
+    let other = fixture.agent("ALICE").await;
+    let admitted = fixture.store.admit(other.agent, &[room("a")], NOW).await;
+    assert!(matches!(admitted, Err(StoreError::NameTaken(..))), "{admitted:?}");
+    fixture.store.room(other.agent, &room("a")).await.unwrap_err();
+}

@@ -77,6 +77,18 @@ async fn what_came_since_it_was_decided_is_looked_at() {
     assert_eq!(drop_blobs(&fixture, "a", &[b"one"], 4, 4).await, None);
     assert!(is_kept(&fixture, &owner, "a", b"one").await);
 
+    // A room of this name that was made at another time is another one.
+    let drop = BlobDrop {
+        made_at: NOW - 1_000_000,
+        room: room("a"),
+        ids: vec![BundleId::of(b"one")],
+        up_to: Seq::new(5),
+        as_of: Seq::new(5),
+        now: NOW,
+    };
+    assert_eq!(fixture.store.drop_blobs(drop).await.unwrap(), None);
+    assert!(is_kept(&fixture, &owner, "a", b"one").await);
+
     // What was brought later than is old.
     fixture.append(bring(&owner, "a", b"new")).await.unwrap();
     let dropped = drop_blobs(&fixture, "a", &[b"one", b"new"], 5, 6).await.unwrap();

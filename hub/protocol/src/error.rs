@@ -62,7 +62,7 @@ error_codes! {
     /// The `Host` of the request is not one this hub answers to.
     MisdirectedRequest "misdirected_request" 421 false;
     /// Names of agents that begin with `ci/`, or look as if they did, are those of tokens; names of rooms may be those of
-    /// direct rooms.
+    /// direct rooms; a word of letters from several scripts could be taken for another.
     NameReserved "name_reserved" 400 false;
     /// Another member of the room has a name that looks the same.
     NameTaken "name_taken" 409 false;

@@ -42,11 +42,10 @@ pub(crate) async fn put(
 ) -> Result<Response, Refusal> {
     let agent = agent_of(&params)?;
     let by = call.principal.agent;
-    let name = call
+    let room = call
         .run(|| call.store().set_owner(&call.room, by, agent, change.owner))
         .await?;
-    tracing::info!(%by, %agent, room = %name, owner = change.owner, "changed a member");
-    let room = call.store().room(by, &call.room).await?;
+    tracing::info!(%by, %agent, room = %room.room, owner = change.owner, "changed a member");
     room_json(StatusCode::OK, &change, &room.head)
 }
 

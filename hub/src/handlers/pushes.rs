@@ -68,8 +68,8 @@ async fn answer(call: RoomCall, mut query: Parameters, headers: HeaderMap) -> Re
     };
     let dropped = match &log.drops {
         Some(drops) if !known.iter().any(|tag| of_drops(tag).as_ref() == Some(drops)) => {
-            let dropped = || call.store().dropped_blobs(call.principal.agent, &call.room);
-            Some(call.run(dropped).await?)
+            // Whoever has left meanwhile does not come back by it.
+            Some(call.store().dropped_blobs(call.principal.agent, &call.room).await?)
         }
         // They are all back.
         None if known.iter().any(|tag| of_drops(tag).is_some()) => Some(Vec::new()),

@@ -61,7 +61,8 @@ pub(crate) async fn members(call: RoomCall) -> Result<Response, Refusal> {
         member.last_seen = member.last_seen.max(presence.last_heard(&member.id).unwrap_or(0));
         member.wake = presence.wake_path(&member.id, &key);
     }
-    let requests = call.run(|| call.store().requests(agent, &call.room)).await?;
+    // Whoever has left meanwhile does not come back by it.
+    let requests = call.store().requests(agent, &call.room).await?;
     room_json(
         StatusCode::OK,
         &MemberList {

@@ -31,7 +31,8 @@ pub(super) enum Command {
     Backup(Backup),
     /// Bring a hub's data back from a backup, checked whole, to a directory that is not there yet.
     Restore(Restore),
-    /// Give up old content of a stopped hub, once. A running one does so with --retain-messages and --retain-blobs.
+    /// Give up old content of a stopped hub, once, and make its database smaller where that is worth it. A running one gives it
+    /// up with --retain-messages and --retain-blobs.
     Prune(Prune),
     /// Print this program's manual page, in roff.
     Man,
@@ -58,7 +59,7 @@ pub(super) struct Check {
     /// Say it in JSON, one line each.
     #[arg(long)]
     pub(super) json: bool,
-    /// Remove files that belong to nothing, as a hub does when it starts. Nothing else is ever changed.
+    /// Remove files that belong to nothing, as a hub does when it starts. Of a stopped hub only; nothing else is ever changed.
     #[arg(long)]
     pub(super) repair: bool,
 }

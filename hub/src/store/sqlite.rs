@@ -225,7 +225,7 @@ impl Store for SqliteStore {
         by: AgentId,
         agent: AgentId,
         is_owner: bool,
-    ) -> Result<RoomName, StoreError> {
+    ) -> Result<RoomAnswer, StoreError> {
         let room = room.clone();
         self.writer
             .run(SMALL_BYTES, move |batch| {

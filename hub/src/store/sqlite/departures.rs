@@ -1,6 +1,7 @@
 //! How an agent ceases to be in a room or to own it, and a room to be. A membership takes the invites that its agent made
 //! with it, and what tokens of its agent may do there.
 
+use parler_protocol::api::RoomAnswer;
 use parler_protocol::{AgentId, BundleId, RoomKind, RoomName};
 use rusqlite::Connection;
 
@@ -8,28 +9,25 @@ use super::batch::Batch;
 use super::failure::Failure;
 use super::outsiders::{self, Standing};
 use super::rooms::{self, RoomRow};
-use super::{agent_id, agents};
+use super::{agent_id, agents, members};
 use crate::store::{DeletedRoom, StoreError};
 
 /// The room for one of its owners.
 pub(super) fn of_owner(connection: &Connection, room: &RoomName, agent: &AgentId) -> Result<RoomRow, Failure> {
     let (room, membership) = rooms::of_member(connection, room, agent)?;
-    let is_owner: bool = connection
-        .prepare_cached("SELECT is_owner FROM members WHERE member = ?1")?
-        .query_row([membership.row], |row| row.get(0))?;
-    match is_owner {
+    match membership.is_owner {
         true => Ok(room),
         false => Err(StoreError::NotOwner(room.name).into()),
     }
 }
 
-/// A member by its key, and whether it owns the room.
-fn member(connection: &Connection, room: &RoomRow, agent: &AgentId) -> Result<(i64, bool), Failure> {
+/// A member by its key.
+fn member(connection: &Connection, room: &RoomRow, agent: &AgentId) -> Result<i64, Failure> {
     let agent = agents::find(connection, agent)?.ok_or(StoreError::NotFound)?;
-    let mut select = connection.prepare_cached("SELECT is_owner FROM members WHERE room = ?1 AND agent = ?2")?;
-    let mut rows = select.query((room.row, agent))?;
-    let row = rows.next()?.ok_or(StoreError::NotFound)?;
-    Ok((agent, row.get(0)?))
+    match members::is_member(connection, room.row, agent)? {
+        true => Ok(agent),
+        false => Err(StoreError::NotFound.into()),
+    }
 }
 
 /// Whether the room has members, and none of them owns it.
@@ -60,7 +58,7 @@ pub(super) fn end_membership(
         true => of_owner(connection, room, by)?,
         false => rooms::of_member(connection, room, by)?.0,
     };
-    let (agent, _) = member(connection, &room, agent)?;
+    let agent = member(connection, &room, agent)?;
     for statement in [
         "DELETE FROM members WHERE room = ?1 AND agent = ?2",
         "DELETE FROM invites WHERE room = ?1 AND invited_by = ?2",
@@ -83,15 +81,15 @@ pub(super) fn set_owner(
     by: &AgentId,
     agent: &AgentId,
     is_owner: bool,
-) -> Result<RoomName, Failure> {
+) -> Result<RoomAnswer, Failure> {
     let connection = batch.connection;
     let room = of_owner(connection, room, by)?;
-    let (agent, _) = member(connection, &room, agent)?;
+    let agent = member(connection, &room, agent)?;
     connection
         .prepare_cached("UPDATE members SET is_owner = ?3 WHERE room = ?1 AND agent = ?2")?
         .execute((room.row, agent, is_owner))?;
     match has_owner(connection, room.row)? {
-        true => Ok(room.name),
+        true => Ok(room.answer(batch.head(&room).head())),
         false => Err(StoreError::LastOwner(room.name).into()),
     }
 }

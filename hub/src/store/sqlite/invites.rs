@@ -29,7 +29,7 @@ pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> 
     }
     let room = match rooms::find(connection, &invite.room, Some(agent))? {
         Some((room, Some(_))) => room,
-        Some((_, None)) => return Err(StoreError::NotFound.into()),
+        Some((room, None)) => return Err(outsiders::refusal(connection, &room, Some(agent))?.into()),
         None => rooms::insert(connection, hub, &invite.room, RoomKind::Channel, agent, invite.now)?,
     };
     connection

@@ -27,6 +27,7 @@ pub(super) struct Membership {
     /// The row in `members`.
     pub(super) row: i64,
     pub(super) cursor: Seq,
+    pub(super) is_owner: bool,
 }
 
 impl RoomRow {
@@ -48,7 +49,7 @@ pub(super) fn find(
 ) -> Result<Option<(RoomRow, Option<Membership>)>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT r.room, r.name, r.kind, r.head_seq, r.head_h, r.head_ts, r.push_seq, r.object_format, r.head_ref,
-                m.member, m.cursor
+                m.member, m.cursor, m.is_owner
          FROM rooms r LEFT JOIN members m ON m.room = r.room AND m.agent = ?2
          WHERE r.key = ?1",
     )?;
@@ -123,6 +124,7 @@ fn membership(row: &Row<'_>) -> Result<Option<Membership>, Failure> {
             Ok(Membership {
                 row: member,
                 cursor: seq_of(row.get(10)?),
+                is_owner: row.get(11)?,
             })
         })
         .transpose()
