@@ -3,17 +3,17 @@
 
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
-    AgentList, BeginUpload, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, InviteList,
-    InvitesRevoked, Join, JoinPending, MemberList, OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Receipts,
-    RefList, RoomAnswer, RoomList, SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress,
-    WantedBundles,
+    AgentList, BeginUpload, ChangeMember, ClaimJob, ClaimRenewed, ClaimedJob, CreateInvite, CreateRoom, CreateToken,
+    Cursor, InviteCreated, InviteList, InvitesRevoked, JobList, JobSummary, Join, JoinPending, MemberList, OpenDm,
+    OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RenewClaim, RoomAnswer, RoomList, Serve,
+    SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress, WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
 
 use crate::handlers::{
     blobs, bundles, contacts, cursor, events, health, invites, members, messages, openapi, pushes, receipts, refs,
-    rooms, sessions, stream, tokens, uploads,
+    rooms, services, sessions, stream, tokens, uploads,
 };
 use crate::openapi::{Answer, Call, Header};
 
@@ -22,10 +22,12 @@ const POST_REFUSALS: &[Code] = &[
     Code::BadSignature,
     Code::BlobMismatch,
     Code::IdempotencyConflict,
+    Code::JobState,
     Code::NoLongerKept,
     Code::ObjectFormatMismatch,
     Code::RefDirectoryConflict,
     Code::RefMoved,
+    Code::StaleFence,
     Code::StorageFull,
     Code::UnknownBlob,
     Code::UnknownUpload,
@@ -135,6 +137,38 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("showToken", "What the token that asks may do")
             .answers(Answer::json::<TokenSummary>(200, "The token."))
             .refuses(&[Code::NotFound]),
+        Call::post(paths::SERVICES, services::serve)
+            .called("serve", "Serve a service")
+            .takes::<Serve>()
+            .answers(Answer::json::<RoomAnswer>(200, "Its room, which there was.").with(head))
+            .answers(Answer::json::<RoomAnswer>(201, "Its room, which was made.").with(head))
+            .refuses(&[Code::NotFound, Code::NotServing, Code::StorageFull]),
+        Call::post(template::CLAIMS, services::claim)
+            .called("claimJob", "Ask for a job")
+            .takes::<ClaimJob>()
+            .answers(Answer::json::<ClaimedJob>(200, "The job, mine for as long as it says.").with(head))
+            .answers(Answer::empty(204, "There is none.").with(head))
+            .refuses(&[Code::NotServing, Code::StorageFull]),
+        Call::put(template::CLAIM, services::renew)
+            .called("renewClaim", "Keep a job")
+            .takes::<RenewClaim>()
+            .answers(Answer::json::<ClaimRenewed>(200, "Until when.").with(head))
+            .refuses(&[Code::NotServing, Code::StaleFence, Code::StorageFull]),
+        Call::delete(template::CLAIM, services::release)
+            .called("releaseClaim", "Give a job back")
+            .query::<u64>("fence", "The claim's number.")
+            .required()
+            .answers(Answer::empty(204, "It is for whoever asks next.").with(head))
+            .refuses(&[Code::NotServing, Code::StaleFence, Code::StorageFull]),
+        Call::get(template::JOBS, services::jobs)
+            .called("listJobs", "The jobs of a service")
+            .query::<Seq>("after", "The last job already had.")
+            .query::<u32>("limit", "Jobs at most; never more than 1000.")
+            .answers(Answer::json::<JobList>(200, "In the order they came.").with(head)),
+        Call::post(template::JOB_RETRY, services::retry)
+            .called("retryJob", "Offer a dead job again")
+            .answers(Answer::json::<JobSummary>(200, "How it stands now.").with(head))
+            .refuses(&[Code::JobState, Code::NotServing, Code::StorageFull]),
         Call::get(template::ROOM, rooms::get)
             .called("showRoom", "How far a room reaches")
             .answers(Answer::json::<RoomAnswer>(200, "The room.").with(PLACE_HEADERS)),
@@ -194,6 +228,10 @@ pub(crate) fn calls() -> Vec<Call> {
             .header::<AgentId>(
                 paths::AGENT_HEADER,
                 "The key that signed it, where a token for CI posts it.",
+            )
+            .header::<String>(
+                paths::FENCE_HEADER,
+                "Where it says what became of a service's job: the job's number and the claim's.",
             )
             .header::<u32>(
                 paths::MESSAGE_LENGTH_HEADER,

@@ -5,6 +5,7 @@
 mod blobs;
 mod files;
 mod finding;
+mod jobs;
 mod messages;
 mod rooms;
 

@@ -15,6 +15,7 @@ pub(crate) mod pushes;
 pub(crate) mod receipts;
 pub(crate) mod refs;
 pub(crate) mod rooms;
+pub(crate) mod services;
 pub(crate) mod sessions;
 pub(crate) mod stream;
 pub(crate) mod tokens;

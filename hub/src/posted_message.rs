@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use parler_protocol::api::{PostMessage, RoomAnswer};
 use parler_protocol::{
-    AgentId, BundleId, BundlePart, ErrorCode, HubId, Message, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate,
-    RefsPart, Verdict, limits, parse_json, part_kind, retry_digest, verify,
+    AgentId, BundleId, BundlePart, DispatchPart, ErrorCode, Fence, HubId, Message, MessageId, ObjectFormat, Oid, Part,
+    RefName, RefUpdate, RefsPart, ServiceName, TaskStatus, Verdict, limits, parse_json, part_kind, retry_digest,
+    verify,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::message_parts::{blob_references, bundles_built_on, carries_git};
 use crate::problem::Refusal;
-use crate::store::{Append, NewBlob, Principal};
+use crate::store::{Append, NewBlob, Principal, QueueWord};
 
 /// Longest name a message may mention, and longest kind of a part.
 const MAX_LABEL_BYTES: usize = limits::MAX_AGENT_NAME_BYTES;
@@ -83,6 +84,11 @@ impl PostedMessage {
         carries_git(&self.parts)
     }
 
+    /// Whether it is a job for a service.
+    pub(crate) fn is_dispatch(&self) -> bool {
+        self.dispatch().is_some()
+    }
+
     /// The blob that it brings: the one that a bundle or file part says is exactly this long.
     pub(crate) fn blob_of_size(&self, size: u64) -> Result<BundleId, Refusal> {
         let sized: HashSet<BundleId> = self
@@ -146,6 +152,70 @@ impl PostedMessage {
         ))
     }
 
+    /// What it dispatches, where it is a job.
+    fn dispatch(&self) -> Option<&DispatchPart> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Dispatch(dispatch) => Some(dispatch),
+            _ => None,
+        })
+    }
+
+    /// What it says became of which messages: those that its parts name, or the one that it answers.
+    fn receipts(&self) -> Vec<(MessageId, TaskStatus)> {
+        let receipts = self.parts.iter().filter_map(|part| match part {
+            Part::Task(task) => {
+                let named = task.task.as_ref().map(|task| task.parse().ok());
+                Some((named.unwrap_or(self.reply_to)?, task.status))
+            }
+            _ => None,
+        });
+        receipts.collect()
+    }
+
+    /// Whether it is a job of this service, or says what became of one. Refuses a job that is not of the form that every
+    /// worker understands, that is for another service, or that comes back to one that it is for.
+    pub(crate) fn check_for(&self, service: &ServiceName) -> Result<bool, Refusal> {
+        let kinds: Vec<_> = self.parts.iter().map(Part::kind).collect();
+        let named = |kind| kinds.iter().filter(|named| **named == kind).count();
+        if named(part_kind::DISPATCH) == 0 {
+            return Ok(named(part_kind::TASK) > 0);
+        }
+        let Some(dispatch) = self.dispatch().filter(|_| named(part_kind::DISPATCH) == 1) else {
+            return Err(Refusal::bad_request(
+                "a job has one com.parler.dispatch part, of the documented form",
+            ));
+        };
+        let is_this = |name: &str| name.parse().is_ok_and(|named: ServiceName| named == *service);
+        if !is_this(&dispatch.role) {
+            return Err(Refusal::bad_request(format!("the job's role is not {service}")));
+        }
+        if dispatch.chain.len() > limits::MAX_JOB_DEPTH as usize {
+            let most = limits::MAX_JOB_DEPTH;
+            return Err(Refusal::bad_request(format!(
+                "more than {most} jobs stand above this one"
+            )));
+        }
+        let above: Vec<ServiceName> = dispatch
+            .chain
+            .iter()
+            .map(|name| name.parse())
+            .collect::<Result<_, _>>()
+            .map_err(|error: parler_protocol::ParseError| Refusal::bad_request(error.to_string()))?;
+        let mut seen = HashSet::from([service]);
+        if let Some(twice) = above.iter().find(|name| !seen.insert(name)) {
+            return Err(Refusal::bad_request(format!(
+                "the job comes back to {twice}, which already works on what it is for"
+            )));
+        }
+        let cause = dispatch.caused_by.as_ref().map(|cause| cause.room.key());
+        if cause != above.last().map(|last| last.room().key()) {
+            return Err(Refusal::bad_request(
+                "causedBy is a job of the last service of the chain",
+            ));
+        }
+        Ok(true)
+    }
+
     /// The transaction that stores it. `key` left out: the message's id.
     pub(crate) fn into_append(
         self,
@@ -154,11 +224,17 @@ impl PostedMessage {
         room: parler_protocol::RoomName,
         key: Option<String>,
         blob: Option<NewBlob>,
+        fence: Option<Fence>,
         now: i64,
     ) -> Append {
         let is_push = self.is_push();
         let refers_to = blob_references(&self.parts);
         let builds_on = bundles_built_on(&self.parts);
+        let queue = QueueWord {
+            is_job: self.dispatch().is_some(),
+            receipts: self.receipts(),
+            fence,
+        };
         let refs = self.parts.into_iter().find_map(|part| match part {
             Part::Refs(refs) => Some(refs),
             _ => None,
@@ -178,6 +254,7 @@ impl PostedMessage {
             refers_to,
             builds_on,
             blob,
+            queue,
             now,
         }
     }

@@ -6,7 +6,7 @@ use std::future::Future;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::response::Response;
-use parler_protocol::{ErrorCode, RoomName};
+use parler_protocol::{ErrorCode, RoomName, ServiceName};
 
 use crate::answer::tell_head;
 use crate::auth::authenticate;
@@ -32,10 +32,7 @@ impl FromRequestParts<SharedState> for RoomCall {
         let params = RawPathParams::from_request_parts(parts, state)
             .await
             .map_err(|_| Refusal::not_found())?;
-        let room = params
-            .iter()
-            .find(|(name, _)| *name == "room")
-            .and_then(|(_, room)| room.parse().ok());
+        let room = params.iter().find_map(|(name, value)| room_of(name, value));
         // A name that no room can have is answered like one that no room has.
         let room = room.ok_or_else(Refusal::not_found)?;
         Ok(Self {
@@ -44,6 +41,15 @@ impl FromRequestParts<SharedState> for RoomCall {
             token,
             room,
         })
+    }
+}
+
+/// The room that a parameter of a path names: itself, or as its service.
+pub(crate) fn room_of(parameter: &str, value: &str) -> Option<RoomName> {
+    match parameter {
+        "room" => value.parse().ok(),
+        "service" => value.parse().ok().map(|service: ServiceName| service.room()),
+        _ => None,
     }
 }
 
@@ -71,6 +77,21 @@ impl RoomCall {
             Some(token) => check_again(&self.state, token).await,
             None => Ok(()),
         }
+    }
+
+    /// Makes the caller one that may ask this service for jobs, which every agent of the hub may.
+    pub(crate) async fn enter_service(&self) -> Result<(), Refusal> {
+        let (agent, room) = (self.principal.agent, &self.room);
+        // A token is no member; its grant is looked at like everywhere.
+        if self.token.is_some() || self.store().room(agent, room).await.is_ok() {
+            return Ok(());
+        }
+        let (entered, is_new) = self.store().enter_service(agent, room, self.state.now_ms()).await?;
+        if is_new {
+            self.state.wake.notify_joined(agent);
+            tracing::info!(%agent, name = %self.principal.name, room = %entered.room, "asks a service for the first time");
+        }
+        Ok(())
     }
 
     /// Joins the room if this is the local hub, the room a channel, and the agent not in it yet. Whether it is in now.

@@ -4,6 +4,7 @@
 
 mod commit_stats;
 mod error;
+mod job;
 mod sqlite;
 mod token;
 
@@ -23,8 +24,9 @@ use serde::{Deserialize, Serialize};
 
 pub use commit_stats::CommitStats;
 pub use error::StoreError;
+pub use job::{Claim, ClaimOutcome, HeldJob, JobPage, MayServe, Queue, QueueWord, Renewal};
 pub(crate) use sqlite::{
-    Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredMessage, StoredRoom, shrink,
+    Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredJob, StoredMessage, StoredRoom, shrink,
 };
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use token::{Need, NewToken, TokenHolder};
@@ -198,6 +200,8 @@ pub struct Append {
     pub builds_on: Vec<BundleId>,
     /// The blob it brings.
     pub blob: Option<NewBlob>,
+    /// What it says to the queue of a service.
+    pub queue: QueueWord,
     /// Now, milliseconds since 1970.
     pub now: i64,
 }
@@ -248,6 +252,8 @@ pub struct SlicedMessage {
     pub stored: Bytes,
     /// When its content was given up, milliseconds since 1970.
     pub dropped_at: Option<i64>,
+    /// Whether it is a job that may still come to a result.
+    pub is_open_job: bool,
 }
 
 /// A room's messages that carry refs or bundles.
@@ -351,7 +357,7 @@ pub enum BlobLocation {
 /// [`StoreError::NotFound`] unless the agent is a member; those that say what they need ([`Need`]), also unless it is the
 /// account of a token that may do that there.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Queue {
     /// The hub's id, made with the store.
     fn hub(&self) -> HubId;
 
@@ -477,8 +483,8 @@ pub trait Store: Send + Sync + 'static {
     /// repetition returns what the first request got ([`Need::Post`]).
     async fn check_append(&self, append: &Append) -> Result<Option<Appended>, StoreError>;
 
-    /// Appends a message, moves the refs it carries by compare-and-swap, and stores or links the blob it brings: all of
-    /// it or nothing. The first ref update of a room fixes its object format and its HEAD ([`Need::Post`]).
+    /// Appends a message, moves the refs it carries by compare-and-swap, stores or links the blob it brings, and makes or
+    /// ends a job where the room is a service's: all of it or nothing. The first ref update of a room fixes its object format and its HEAD ([`Need::Post`]).
     async fn append(&self, append: Append) -> Result<Appended, StoreError>;
 
     /// Messages after `after` (the agent's cursor where absent), at most `limit` and about `max_bytes` of them. `limit`

@@ -8,6 +8,7 @@ use parler_protocol::{AccessToken, ErrorCode, RoomName, TokenScope};
 use sha2::{Digest, Sha256};
 
 use crate::problem::Refusal;
+use crate::room_call::room_of;
 use crate::state::{HubState, SharedState};
 use crate::store::{Need, TokenHash, TokenHolder};
 
@@ -37,6 +38,10 @@ const OPEN: &[(&str, &str, Asks)] = &[
     ("GET", template::UPLOAD, Asks::InRoom(Need::Post)),
     ("PATCH", template::UPLOAD, Asks::InRoom(Need::Post)),
     ("DELETE", template::UPLOAD, Asks::InRoom(Need::Post)),
+    ("GET", template::JOBS, Asks::InRoom(Need::Jobs)),
+    ("POST", template::CLAIMS, Asks::InRoom(Need::Claim)),
+    ("PUT", template::CLAIM, Asks::InRoom(Need::Claim)),
+    ("DELETE", template::CLAIM, Asks::InRoom(Need::Claim)),
 ];
 
 /// Lets a request in that carries a token, or says why not. A room that the token is not for and one that does not exist
@@ -61,6 +66,9 @@ pub(crate) async fn let_in(state: &SharedState, parts: &mut Parts, token: &str) 
         Some(Asks::Nothing) => Ok(holder),
         Some(Asks::InRoom(need)) => {
             let room = named_room(state, parts).await;
+            // What becomes of a job is said by whoever works on it.
+            let is_receipt = need == Need::Post && parts.headers.contains_key(paths::FENCE_HEADER);
+            let need = if is_receipt { Need::Claim } else { need };
             check_grant(&holder, room.as_ref(), need)?;
             Ok(holder)
         }
@@ -98,8 +106,7 @@ fn unknown(state: &HubState) -> Refusal {
 
 async fn named_room(state: &SharedState, parts: &mut Parts) -> Option<RoomName> {
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
-    let (_, room) = params.iter().find(|(name, _)| *name == "room")?;
-    room.parse().ok()
+    params.iter().find_map(|(name, value)| room_of(name, value))
 }
 
 fn check_grant(holder: &TokenHolder, room: Option<&RoomName>, need: Need) -> Result<(), Refusal> {
@@ -113,8 +120,9 @@ fn check_grant(holder: &TokenHolder, room: Option<&RoomName>, need: Need) -> Res
         (Some(grant), _) => {
             let can: Vec<_> = grant.can.iter().map(|scope| scope.as_str()).collect();
             let lacks = match need {
-                Need::Head | Need::Refs | Need::Read => TokenScope::Read,
+                Need::Head | Need::Refs | Need::Read | Need::Jobs => TokenScope::Read,
                 Need::Post => TokenScope::Post,
+                Need::Claim => TokenScope::Claim,
             };
             Err(refused(format!(
                 "the token '{name}' may {} in room '{}', and this needs {lacks}",

@@ -30,8 +30,8 @@ pub trait Wake: Send + Sync + 'static {
     /// From now on hears of such departures from this room.
     fn subscribe_left(&self, room: &str) -> FactSubscription;
 
-    /// Says that what is known of a room's readers may have changed: a cursor, a download, who waits. Never blocks. `room`
-    /// is [`parler_protocol::RoomName::key`].
+    /// Says that what is known of a room beside its log may have changed: a cursor, a download, who waits, a job that was
+    /// given back. Never blocks. `room` is [`parler_protocol::RoomName::key`].
     fn notify_facts(&self, room: &str);
 
     /// From now on hears of such changes in this room.

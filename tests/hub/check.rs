@@ -42,7 +42,7 @@ fn check(data: &Path, further: &[&str]) -> Output {
 }
 
 /// What was found, as `kind: line`, the exit code, and the summary.
-fn found(data: &Path, further: &[&str]) -> (Vec<(String, Value)>, Option<i32>, Value) {
+pub(crate) fn found(data: &Path, further: &[&str]) -> (Vec<(String, Value)>, Option<i32>, Value) {
     let output = check(data, &[&["--json"], further].concat());
     let stdout = String::from_utf8(output.stdout).unwrap();
     let mut lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -14,15 +14,15 @@ use hyper_util::rt::TokioIo;
 use parler_client::{Client, ClientOptions, Deadlines, Identity, NoSessionCache, PushesAnswer, ReadFrom};
 use parler_protocol::api::{CreateInvite, CreateToken, OpenSession, RoomAnswer, SessionOpened};
 use parler_protocol::{
-    AccessToken, AgentKey, ErrorCode, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, Signed, Verdict, paths,
-    session_proof_bytes, verify,
+    AccessToken, AgentKey, ErrorCode, Fence, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, ServiceName, Signed,
+    Verdict, paths, session_proof_bytes, verify,
 };
 use serde_json::{Value, json};
 
 use crate::support::{Agent, Push, TestHub, oid};
 use crate::tokens;
 
-fn fixture(name: &str) -> Vec<u8> {
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fixtures/wire")
         .join(name);
@@ -222,6 +222,9 @@ async fn scripted_hub() -> (std::net::SocketAddr, Requests) {
         ("POST /v1/rooms/feature-checkout/messages", (201, "posted-answer.json")),
         ("PUT /v1/rooms/feature-checkout/cursor", (200, "cursor.json")),
         ("GET /v1/rooms/feature-checkout/pushes", (200, "pushes-answer.json")),
+        ("POST /v1/services/review/claims", (200, "claim-answer.json")),
+        ("PUT /v1/services/review/claims/7", (200, "renew-answer.json")),
+        ("GET /v1/services/review/jobs", (200, "jobs-answer.json")),
         ("POST /v1/rooms/moved/messages", (409, "problem-ref-moved.json")),
     ]);
     let requests = Requests::default();
@@ -332,6 +335,24 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
             .post(&"moved".parse().unwrap(), &message, None, None)
             .unwrap_err();
         assert_eq!(moved.code(), Some(ErrorCode::RefMoved));
+
+        let service: ServiceName = "review".parse().unwrap();
+        let seconds = std::time::Duration::from_secs;
+        let job = client.claim_job(&service, seconds(60), seconds(20)).unwrap().unwrap();
+        let mut asked = sent("POST /v1/services/review/claims");
+        let wanted = fixture_json("claim-request.json");
+        asked["id"] = wanted["id"].clone();
+        assert_eq!(asked, wanted);
+        let fence = Fence {
+            seq: job.seq,
+            number: job.fence,
+        };
+        assert!(!client.renew_claim(&service, fence, seconds(120)).unwrap().cancelled);
+        assert_eq!(
+            sent("PUT /v1/services/review/claims/7"),
+            fixture_json("renew-request.json")
+        );
+        assert_eq!(client.jobs(&service, Seq::ZERO).unwrap().jobs[0].seq, job.seq);
 
         assert_eq!(client.rooms().unwrap().rooms[0].room, room);
         assert_eq!(client.members(&room).unwrap().members[0].id, asked.id);

@@ -92,7 +92,9 @@ async fn every_call_is_open_to_its_scopes_and_closed_to_all_others() {
         .expect(201)
         .head();
 
-    let calls = openapi::authenticated_calls(&alice).await;
+    let mut calls = openapi::authenticated_calls(&alice).await;
+    // Of services: tried in `services`.
+    calls.retain(|(path, _)| !path.contains("{service}"));
     let mut seen = 0;
     for scope in TokenScope::ALL {
         let made = make(&alice, scope.as_str(), "build", &[scope.as_str()])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parler_hub::store::{
-    Append, Appended, BlobReference, NewSession, Principal, SqliteOptions, SqliteStore, Store, StoreError,
+    Append, Appended, BlobReference, NewSession, Principal, QueueWord, SqliteOptions, SqliteStore, Store, StoreError,
 };
 use parler_protocol::{
     AgentKey, BundleId, MessageId, ObjectFormat, Oid, RefName, RefUpdate, RefsPart, RoomKind, RoomName, Seq,
@@ -144,6 +144,7 @@ pub(crate) fn text(by: &Principal, room: &str, text: &str) -> Append {
         refers_to: Vec::new(),
         builds_on: Vec::new(),
         blob: None,
+        queue: QueueWord::default(),
         now: NOW,
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use http::{HeaderName, Method};
 use parler_protocol::api::{BeginUpload, Posted, UploadProgress};
-use parler_protocol::{ErrorCode, MessageId, RoomName, Signed, UploadId, paths};
+use parler_protocol::{ErrorCode, Fence, MessageId, RoomName, Signed, UploadId, paths};
 
 use crate::patience::Patience;
 use crate::request::{Request, RequestBody};
@@ -26,6 +26,8 @@ pub struct Attachment<'a> {
     source: &'a dyn BlobSource,
     /// Where it is, whole or not.
     upload: Cell<Option<UploadId>>,
+    /// The claim of the job that its message speaks of.
+    fence: Option<Fence>,
 }
 
 impl Client {
@@ -36,11 +38,19 @@ impl Client {
             room,
             source,
             upload: Cell::new(None),
+            fence: None,
         }
     }
 }
 
 impl Attachment<'_> {
+    /// The same, for a message that says what becomes of a job.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = Some(fence);
+        self
+    }
+
     /// Posts a message that brings the blob. Where the hub refuses the message, what was uploaded is kept for the next
     /// one.
     ///
@@ -51,13 +61,14 @@ impl Attachment<'_> {
         let body = message.body.clone().into();
         if self.source.size() <= ONE_REQUEST_BYTES {
             let body = RequestBody::WithBlob(body, self.source);
-            return self.client.post_request(self.room, key, body, None);
+            return self.client.post_request(self.room, key, body, None, self.fence);
         }
         let mut beginnings = 1;
         loop {
             let upload = self.uploaded()?;
             let body = RequestBody::Json(body.clone());
-            match self.client.post_request(self.room, key, body, Some(upload)) {
+            let posted = self.client.post_request(self.room, key, body, Some(upload), self.fence);
+            match posted {
                 Err(ClientError::Problem(problem))
                     if matches!(problem.code, ErrorCode::UnknownUpload | ErrorCode::BlobMismatch)
                         && beginnings < BEGINNINGS =>

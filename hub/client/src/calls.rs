@@ -11,12 +11,13 @@ use parler_protocol::api::{
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
-    AgentId, BundleId, ErrorCode, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName,
+    AgentId, BundleId, ErrorCode, Fence, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName,
     UploadId, paths,
 };
 use serde::Serialize;
 
 use crate::request::{Request, RequestBody};
+use crate::services::fence_field;
 use crate::witness::head_of;
 use crate::{BlobReader, BlobSource, BundleStream, Client, ClientError};
 
@@ -350,7 +351,7 @@ impl Client {
             return self.attachment(room, blob).post(message, key);
         }
         self.check_history(room)?;
-        self.post_request(room, key, RequestBody::Json(message.body.clone().into()), None)
+        self.post_request(room, key, RequestBody::Json(message.body.clone().into()), None, None)
     }
 
     /// Sends a message, whose blob travels with it or has been uploaded.
@@ -360,6 +361,7 @@ impl Client {
         key: Option<&str>,
         body: RequestBody<'_>,
         upload: Option<UploadId>,
+        fence: Option<Fence>,
     ) -> Result<Posted, ClientError> {
         let key = key.map(|key| (paths::IDEMPOTENCY_KEY_HEADER, key.to_owned()));
         let upload = upload.map(|upload| (paths::UPLOAD_HEADER, upload.to_string()));
@@ -370,6 +372,7 @@ impl Client {
             body,
             headers: fields
                 .map(|(name, value)| (HeaderName::from_static(name), value))
+                .chain(fence.map(fence_field))
                 .collect(),
             ..Request::get(paths::messages(room))
         })

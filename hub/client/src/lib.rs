@@ -23,6 +23,7 @@ mod patience;
 mod request;
 mod rests;
 mod revive;
+mod services;
 mod session;
 mod sse;
 mod sse_response;

@@ -1,6 +1,7 @@
 //! Requests and answers of the hub, call by call. `docs/protocol.md` shows each with curl.
 
 mod joining;
+mod services;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ fn is_false(flag: &bool) -> bool {
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
+pub use services::{ClaimJob, ClaimRenewed, ClaimedJob, JobList, JobState, JobSummary, Party, RenewClaim, Serve};
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
 /// it has no `Debug`.

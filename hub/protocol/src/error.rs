@@ -55,6 +55,8 @@ error_codes! {
     Internal "internal" 500 true;
     /// No such invite, or it is expired or used up: one answer for all three.
     InvalidInvite "invalid_invite" 404 false;
+    /// The job has ended, or has not: what was asked does not go with how it stands.
+    JobState "job_state" 409 false;
     /// The last owner of a room would no longer be one.
     LastOwner "last_owner" 409 false;
     /// The path is right and the method is not one it takes.
@@ -62,7 +64,7 @@ error_codes! {
     /// The `Host` of the request is not one this hub answers to.
     MisdirectedRequest "misdirected_request" 421 false;
     /// Names of agents that begin with `ci/`, or look as if they did, are those of tokens; names of rooms may be those of
-    /// direct rooms; a word of letters from several scripts could be taken for another.
+    /// direct rooms or of services; a word of letters from several scripts could be taken for another.
     NameReserved "name_reserved" 400 false;
     /// Another member of the room has a name that looks the same.
     NameTaken "name_taken" 409 false;
@@ -74,6 +76,8 @@ error_codes! {
     NotFound "not_found" 404 false;
     /// Only an owner of the room does this.
     NotOwner "not_owner" 403 false;
+    /// This agent does not serve the service: that takes an invite.
+    NotServing "not_serving" 403 false;
     /// The room's first push used the other object format.
     ObjectFormatMismatch "object_format_mismatch" 409 false;
     /// A browser page sent the request.
@@ -90,6 +94,8 @@ error_codes! {
     RequestTimeout "request_timeout" 408 true;
     /// A room of that name exists.
     RoomExists "room_exists" 409 false;
+    /// The job is no longer this worker's: its lease ended, it went to another, or it is over.
+    StaleFence "stale_fence" 409 false;
     /// The disk is full, or below the free space the hub keeps.
     StorageFull "storage_full" 507 true;
     /// The token expired or was revoked.

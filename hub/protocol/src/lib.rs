@@ -15,6 +15,7 @@ mod chain;
 mod digest;
 mod dropped;
 mod error;
+mod fence;
 mod hidden;
 mod history;
 mod hub_id;
@@ -28,6 +29,7 @@ mod ref_name;
 mod room_name;
 mod schema;
 mod seq;
+mod service_name;
 mod session_proof;
 mod signature;
 mod status_text;
@@ -40,6 +42,7 @@ pub use bundle_id::{BundleId, BundleIdPrefix};
 pub use chain::{ChainHash, Head};
 pub use dropped::{DroppedMessage, MessageHash};
 pub use error::{ErrorCode, Problem, RefConflict};
+pub use fence::Fence;
 pub use hidden::is_hidden;
 pub use history::{Claim, Claimant, Doubt, History, KnownHead, ReadMessage, Source, Stranger};
 pub use hub_id::HubId;
@@ -49,12 +52,13 @@ pub use message::{Message, MessageError, Sender};
 pub use message_id::MessageId;
 pub use oid::{ObjectFormat, Oid};
 pub use part::{
-    BUNDLE_MEDIA_TYPE, BaseHint, BundlePart, BundleRef, BundleRefName, DispatchPart, FilePart, HandoffPart, Part,
-    RefUpdate, RefsPart, SeenPart, SigPart, TaskPart, TaskStatus, TextPart, Work, part_kind,
+    BUNDLE_MEDIA_TYPE, BaseHint, BundlePart, BundleRef, BundleRefName, Cause, DispatchPart, FilePart, HandoffPart,
+    Part, RefUpdate, RefsPart, SeenPart, SigPart, TaskPart, TaskStatus, TextPart, Work, part_kind,
 };
 pub use ref_name::RefName;
 pub use room_name::{RoomKind, RoomName};
 pub use seq::Seq;
+pub use service_name::ServiceName;
 pub use session_proof::{Challenge, session_proof_bytes};
 pub use signature::{Draft, SignContext, Signed, Target, Verdict, VerifyError, retry_digest, sign, verify};
 pub use status_text::StatusText;

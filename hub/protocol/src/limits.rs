@@ -10,6 +10,8 @@ pub const MAX_AGENT_NAME_BYTES: usize = 128;
 pub const MAX_STATUS_BYTES: usize = 200;
 /// Longest name of a token.
 pub const MAX_TOKEN_NAME_BYTES: usize = 64;
+/// Longest name of a service: its room's is `svc.` and that.
+pub const MAX_SERVICE_NAME_BYTES: usize = MAX_ROOM_NAME_BYTES - 4;
 /// Longest ref name: git can have none that is longer, because each may have to be a file.
 pub const MAX_REF_NAME_BYTES: usize = 4096;
 
@@ -65,6 +67,17 @@ pub const MAX_WAIT: Duration = Duration::from_secs(55);
 pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(15);
 /// After so long without a byte a stream is lost.
 pub const STREAM_LOST: Duration = Duration::from_secs(45);
+
+/// How long a claimed job is its worker's when that names no time.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(300);
+/// Shortest time for which a job can be claimed.
+pub const MIN_LEASE: Duration = Duration::from_secs(15);
+/// Longest time for which a job can be claimed at once.
+pub const MAX_LEASE: Duration = Duration::from_secs(3600);
+/// How many may take a job and never be heard of again, before nobody else is offered it.
+pub const MAX_JOB_ATTEMPTS: u32 = 3;
+/// Most jobs that stand above a job: one that a service asked for while it worked on one, and so on.
+pub const MAX_JOB_DEPTH: u32 = 3;
 
 /// How long a session token lives.
 pub const SESSION_TTL: Duration = Duration::from_secs(24 * 3600);

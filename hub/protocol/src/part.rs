@@ -407,10 +407,27 @@ pub struct TaskPart {
 }
 
 /// A job for whoever serves this role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DispatchPart {
-    /// The role.
+    /// The role: the service's name.
     pub role: String,
+    /// The job on which its sender works, where this one is for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caused_by: Option<Cause>,
+    /// The services whose jobs stand above this one, the first of them first. None of them is there twice, nor this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::MAX_JOB_DEPTH))]
+    pub chain: Vec<String>,
+}
+
+/// A job that another one is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cause {
+    /// The room it is in: that of the last service of the chain.
+    pub room: RoomName,
+    /// Its number there.
+    pub seq: Seq,
 }
 
 /// What the sender saw and was when it signed: it ties the signature to one hub, room, message and name.

@@ -1,6 +1,6 @@
 //! The hub's URL paths and header names, shared by router, client and documentation.
 
-use crate::{AgentId, BundleId, InviteId, RoomName, Seq, TokenName, UploadId};
+use crate::{AgentId, BundleId, Fence, InviteId, RoomName, Seq, ServiceName, TokenName, UploadId};
 
 /// Liveness: 200 while the hub serves.
 pub const HEALTH: &str = "/healthz";
@@ -22,6 +22,8 @@ pub const STATUS: &str = "/v1/status";
 pub const TOKENS: &str = "/v1/tokens";
 /// What the token that asks may do.
 pub const TOKEN: &str = "/v1/token";
+/// Serves a service.
+pub const SERVICES: &str = "/v1/services";
 /// The OpenAPI document of all this.
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// Hints about all my rooms, as they change.
@@ -59,6 +61,14 @@ pub mod template {
     pub const BLOB: &str = "/v1/rooms/{room}/blobs/{id}";
     /// Several bundles in one answer.
     pub const BUNDLES: &str = "/v1/rooms/{room}/bundles";
+    /// A service's jobs that are claimed: claim one.
+    pub const CLAIMS: &str = "/v1/services/{service}/claims";
+    /// One of them: keep it, give it back.
+    pub const CLAIM: &str = "/v1/services/{service}/claims/{seq}";
+    /// A service's jobs.
+    pub const JOBS: &str = "/v1/services/{service}/jobs";
+    /// One that nobody is offered any more: offer it again.
+    pub const JOB_RETRY: &str = "/v1/services/{service}/jobs/{seq}/retry";
     /// Begins an upload.
     pub const UPLOADS: &str = "/v1/rooms/{room}/uploads";
     /// One upload: how far it is, its next bytes, its end.
@@ -156,8 +166,37 @@ pub fn upload(room: &RoomName, id: &UploadId) -> String {
     format!("{ROOMS}/{room}/uploads/{id}")
 }
 
-/// The room that a path is about, if it is about one.
+/// `/v1/services/{service}/claims`
+pub fn claims(service: &ServiceName) -> String {
+    format!("{SERVICES}/{service}/claims")
+}
+
+/// `/v1/services/{service}/claims/{seq}`
+pub fn claim(service: &ServiceName, seq: Seq) -> String {
+    format!("{SERVICES}/{service}/claims/{seq}")
+}
+
+/// `/v1/services/{service}/claims/{seq}?fence={number}`: the claim given back.
+pub fn release(service: &ServiceName, fence: Fence) -> String {
+    format!("{}?fence={}", claim(service, fence.seq), fence.number)
+}
+
+/// `/v1/services/{service}/jobs?after={seq}`
+pub fn jobs(service: &ServiceName, after: Seq) -> String {
+    format!("{SERVICES}/{service}/jobs?after={after}")
+}
+
+/// `/v1/services/{service}/jobs/{seq}/retry`
+pub fn job_retry(service: &ServiceName, seq: Seq) -> String {
+    format!("{SERVICES}/{service}/jobs/{seq}/retry")
+}
+
+/// The room that a path is about, if it is about one: for a service, that of its jobs.
 pub fn room_of(path: &str) -> Option<RoomName> {
+    if let Some(rest) = path.strip_prefix(SERVICES).and_then(|rest| rest.strip_prefix('/')) {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        return Some(rest[..end].parse::<ServiceName>().ok()?.room());
+    }
     let rest = path.strip_prefix(ROOMS)?.strip_prefix('/')?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     rest[..end].parse().ok()
@@ -179,6 +218,8 @@ pub const UPLOAD_LENGTH_HEADER: &str = "upload-length";
 pub const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 /// On a message that is posted by a token: the key that signed it.
 pub const AGENT_HEADER: &str = "parler-agent";
+/// On what is posted of a claimed job: the claim, `SEQ FENCE`.
+pub const FENCE_HEADER: &str = "parler-fence";
 /// On a read of the log: its reader knows what stands in place of messages that are no longer kept.
 pub const NOTES_HEADER: &str = "parler-notes";
 /// Body of a message followed by the bytes of the one blob it brings.
@@ -227,10 +268,20 @@ mod tests {
         ] {
             assert_eq!(room_of(&path), Some(room.clone()), "{path}");
         }
+        let service: ServiceName = "Review".parse().unwrap();
+        for path in [
+            claims(&service),
+            claim(&service, Seq::new(3)),
+            jobs(&service, Seq::ZERO),
+            job_retry(&service, Seq::new(3)),
+        ] {
+            assert_eq!(room_of(&path), Some(service.room()), "{path}");
+        }
         for path in [
             ROOMS,
             SESSION,
             EVENTS,
+            SERVICES,
             "/v1/rooms/",
             "/v1/rooms/..%2f/x",
             "/v1/roomsx/y",

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::part::Part;
 use crate::{
     AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, InviteId,
-    MessageHash, MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, StatusText, TokenName, UploadId, limits,
-    part_kind,
+    MessageHash, MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, ServiceName, StatusText, TokenName, UploadId,
+    limits, part_kind,
 };
 
 macro_rules! schemas {
@@ -63,6 +63,8 @@ schemas! {
         { "type": "string", "pattern": r"^refs/[^\x00-\x20~^:?*\[\\\x7f]+$", "maxLength": limits::MAX_REF_NAME_BYTES };
     RoomName "A room's name, found in any case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "maxLength": limits::MAX_ROOM_NAME_BYTES };
+    ServiceName "A service's name, read in any case."
+        { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", "maxLength": limits::MAX_SERVICE_NAME_BYTES };
     StatusText "What an agent says that it is at: at most 200 bytes, visible, without blanks at the ends."
         { "type": "string", "minLength": 1, "maxLength": limits::MAX_STATUS_BYTES, "pattern": r"^\S(.*\S)?$" };
     TokenName "What a token is called; unique on its hub, without case."

@@ -40,6 +40,8 @@ pub enum FindingKind {
     Refs,
     /// Two refs cannot both exist.
     RefConflict,
+    /// A service's job does not stand as the log says.
+    Job,
     /// Somebody has acknowledged what is not there.
     Cursor,
     /// What makes a repetition known leads to no message.

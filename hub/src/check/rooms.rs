@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use parler_protocol::{ChainHash, DroppedMessage, Head, HubId, Message, Oid, Part, RefName, RoomName, Seq};
 
+use super::jobs::Jobs;
 use super::messages::{self, Content};
 use super::{FindingKind, Place, Report};
 use crate::message_parts::blob_references;
@@ -51,6 +52,7 @@ struct Log<'a> {
     fold: RefFold,
     /// Blobs that a message brought.
     brought: i64,
+    jobs: Jobs,
 }
 
 impl<'a> Log<'a> {
@@ -66,6 +68,7 @@ impl<'a> Log<'a> {
             push_seq: 0,
             fold: RefFold::default(),
             brought: 0,
+            jobs: Jobs::of(room),
         }
     }
 
@@ -173,6 +176,7 @@ impl<'a> Log<'a> {
                 Err(error) => report.found(FindingKind::Database, at, format!("cannot be read: {error}")),
             }
         }
+        self.jobs.take(stored, message);
         for part in &message.parts {
             if let Part::Refs(refs) = part {
                 for fault in self.fold.apply(stored.seq, refs) {
@@ -221,6 +225,9 @@ impl<'a> Log<'a> {
             report.found(FindingKind::Cursor, self.place(), what);
         }
         self.finish_refs(room, &end, report);
+        for (seq, what) in self.jobs.compare(&end.jobs) {
+            report.found(FindingKind::Job, self.place_of(seq), what);
+        }
         if end.blobs != self.brought {
             self.finish_blobs(report);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use parler_protocol::{AgentId, BundleId, ErrorCode, Head, RoomName, Seq, UploadId, limits, paths};
+use parler_protocol::{AgentId, BundleId, ErrorCode, Fence, Head, RoomName, Seq, ServiceName, UploadId, limits, paths};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,6 +38,8 @@ struct Headers {
     key: Option<String>,
     /// The key of a token's job.
     signed_by: Option<AgentId>,
+    /// The claim of a service's job that it speaks of.
+    fence: Option<Fence>,
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`
@@ -132,6 +134,7 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
     let headers = Headers {
         key: idempotency_key(&parts.headers)?,
         signed_by: signed_by(&call, &parts.headers)?,
+        fence: fence(&parts.headers)?,
     };
     match media_type(&parts.headers).as_str() {
         "application/json" => {
@@ -288,8 +291,19 @@ fn upload_of(headers: &HeaderMap) -> Result<Option<UploadId>, Refusal> {
 /// Reads a message and checks all that can be checked without the store's writer.
 async fn checked(call: &RoomCall, headers: &Headers, message: &[u8]) -> Result<PostedMessage, Refusal> {
     let message = PostedMessage::parse(message)?;
-    // Whoever has the token could say any key is a job's: the signature shows that the job has it.
-    if message.is_push() || headers.signed_by.is_some() {
+    let is_of_job = match ServiceName::of_room(&call.room) {
+        None => false,
+        Some(service) => {
+            let is_of_job = message.check_for(&service)?;
+            if message.is_dispatch() {
+                call.enter_service().await?;
+            }
+            is_of_job
+        }
+    };
+    // Whoever has the token could say any key is a job's: the signature shows that the job has it. A job carries its
+    // requester's identity to whoever works on it, and its end that one's.
+    if message.is_push() || is_of_job || headers.signed_by.is_some() {
         let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
         message
             .check_signature(
@@ -311,6 +325,7 @@ fn append_of(call: &RoomCall, message: PostedMessage, headers: Headers, blob: Op
         call.room.clone(),
         headers.key,
         blob,
+        headers.fence,
         call.state.now_ms(),
     )
 }
@@ -332,6 +347,19 @@ async fn answer(call: &RoomCall, appended: &Appended) -> Result<Response, Refusa
     // The first answer again, in which the head is that of then; the header tells today's.
     let room = call.store().room(call.principal.agent, &call.room).await?;
     room_json(StatusCode::OK, &appended.posted, &room.head)
+}
+
+/// The claim that what is posted speaks of.
+fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Refusal> {
+    let Some(value) = headers.get(paths::FENCE_HEADER) else {
+        return Ok(None);
+    };
+    match value.to_str().ok().and_then(|value| value.parse().ok()) {
+        Some(fence) => Ok(Some(fence)),
+        None => Err(Refusal::bad_request(
+            "Parler-Fence is the numbers of a job and of its claim",
+        )),
+    }
 }
 
 /// The key that signed what a token posts: each of its jobs has one of its own.

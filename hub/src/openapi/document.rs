@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use parler_protocol::{AgentId, BundleId, ErrorCode, InviteId, Problem, RoomName, Seq, TokenName, UploadId, paths};
+use parler_protocol::{
+    AgentId, BundleId, ErrorCode, InviteId, Problem, RoomName, Seq, ServiceName, TokenName, UploadId, paths,
+};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -106,10 +108,11 @@ impl Writer {
     fn path_parameter(&mut self, of: &str, name: &str) -> Value {
         let schema = match of {
             "blobs" => self.generator.subschema_for::<BundleId>(),
-            "messages" => self.generator.subschema_for::<Seq>(),
+            "claims" | "jobs" | "messages" => self.generator.subschema_for::<Seq>(),
             "invites" => self.generator.subschema_for::<InviteId>(),
             "members" | "requests" => self.generator.subschema_for::<AgentId>(),
             "rooms" => self.generator.subschema_for::<RoomName>(),
+            "services" => self.generator.subschema_for::<ServiceName>(),
             "tokens" => self.generator.subschema_for::<TokenName>(),
             "uploads" => self.generator.subschema_for::<UploadId>(),
             // A test asks for the document.

@@ -1,6 +1,7 @@
 //! Why a store did not do what it was asked for, as facts of the domain. What a caller is told is the edge's business.
 
-use parler_protocol::{AgentName, BundleId, RefConflict, RefName, RoomName, TokenName};
+use parler_protocol::api::JobState;
+use parler_protocol::{AgentName, BundleId, RefConflict, RefName, RoomName, Seq, TokenName};
 
 /// Why a transaction did not happen. Nothing is stored then, and no idempotency record is kept.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,21 @@ pub enum StoreError {
     /// Another member of the room has a name that looks the same.
     #[error("the name '{0}' is, or looks like, that of another member of room '{1}'")]
     NameTaken(AgentName, RoomName),
+    /// The name is that of a service's room.
+    #[error("'{0}' is the name of a service's room, which whoever serves makes")]
+    ServiceReserved(RoomName),
+    /// The agent does not serve the service.
+    #[error("to work on the jobs of '{0}' takes an invite to it")]
+    NotServing(RoomName),
+    /// The job is not the worker's, or no longer.
+    #[error("job {0} is not yours, or no longer: its lease ended, another has it, or it is over")]
+    StaleFence(Seq),
+    /// What was asked does not go with how the job stands.
+    #[error("job {0} is {1}")]
+    JobState(Seq, JobState),
+    /// A word about a job that is not the author's to say, or not in this way.
+    #[error("{0}")]
+    BadReceipt(&'static str),
     /// The name is that of a token that is in use, or of another maker's.
     #[error("the token name '{0}' is taken")]
     TokenExists(TokenName),

@@ -48,6 +48,10 @@ pub enum Need {
     Read,
     /// To post.
     Post,
+    /// To know of the room's jobs.
+    Jobs,
+    /// To work on the room's jobs.
+    Claim,
 }
 
 impl Need {
@@ -60,6 +64,8 @@ impl Need {
             Self::Refs => has(TokenScope::Post) || has(TokenScope::Read),
             Self::Read => has(TokenScope::Read),
             Self::Post => has(TokenScope::Post),
+            Self::Jobs => has(TokenScope::Read) || has(TokenScope::Claim),
+            Self::Claim => has(TokenScope::Claim),
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn filled(path: &str) -> String {
         let segment = match pair[0] {
             _ if !pair[1].starts_with('{') => pair[1].to_owned(),
             "blobs" => "a".repeat(64),
-            "messages" => "1".to_owned(),
+            "claims" | "jobs" | "messages" => "1".to_owned(),
             "uploads" => "a".repeat(32),
             "invites" => "a".repeat(12),
             "members" | "requests" => NOBODY.to_owned(),

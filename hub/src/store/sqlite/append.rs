@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, outsiders, refs, retention, tokens};
+use super::{agents, blobs, column, jobs, outsiders, refs, retention, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
@@ -28,6 +28,7 @@ enum Plan {
     New {
         room: Box<RoomRow>,
         refs: Option<RefChanges>,
+        job: Option<jobs::Change>,
     },
 }
 
@@ -55,7 +56,10 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         return Ok(Plan::Repetition(earlier.answer(append, agent)?));
     }
     let (room, membership) = rooms::find(connection, &append.room, Some(agent))?.ok_or(StoreError::NotFound)?;
-    let may_post = membership.is_some() || tokens::may(connection, room.row, agent, Need::Post)?;
+    // Who works on jobs says what became of them.
+    let may_post = membership.is_some()
+        || tokens::may(connection, room.row, agent, Need::Post)?
+        || append.queue.fence.is_some() && tokens::may(connection, room.row, agent, Need::Claim)?;
     if let Some(earlier) = repetition::by_id(connection, append, room.row)? {
         // Who is not in the room does not learn from a conflict that others are.
         if earlier.agent != agent && !may_post {
@@ -88,9 +92,11 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         .as_ref()
         .map(|part| refs::plan(connection, &room, part))
         .transpose()?;
+    let job = jobs::plan(connection, &room, append, agent)?;
     Ok(Plan::New {
         room: Box::new(room),
         refs,
+        job,
     })
 }
 
@@ -98,10 +104,10 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
 pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Failure> {
     let connection = batch.connection;
     let agent = batch.agent(&append.by.agent)?.ok_or(StoreError::NotFound)?;
-    let (room, refs) = match plan(connection, append, agent)? {
+    let (room, refs, job) = match plan(connection, append, agent)? {
         Plan::Repetition(appended) => return Ok(appended),
         Plan::New { .. } if !batch.has_room => return Err(StoreError::StorageFull.into()),
-        Plan::New { room, refs } => (room, refs),
+        Plan::New { room, refs, job } => (room, refs, job),
     };
     let end = batch.head(&room);
     let seq = end.seq.next();
@@ -149,6 +155,9 @@ pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Fa
     }
     if let Some(refs) = refs {
         refs.apply(connection, room.row, seq)?;
+    }
+    if let Some(job) = job {
+        job.apply(connection, room.row, message, seq, agent)?;
     }
     batch.seen(agent, append.now);
     let push_seq = if append.is_push { seq } else { end.push_seq };

@@ -21,6 +21,8 @@ pub(crate) struct StoredRoom {
     pub(crate) row: i64,
     pub(crate) key: String,
     pub(crate) name: String,
+    /// Whether it is a service's.
+    pub(crate) is_service: bool,
     pub(crate) head_seq: i64,
     pub(crate) head_h: Vec<u8>,
     pub(crate) head_ts: i64,
@@ -53,6 +55,15 @@ pub(crate) struct StoredRef {
     pub(crate) seq: i64,
 }
 
+/// A job's row.
+#[derive(Debug)]
+pub(crate) struct StoredJob {
+    pub(crate) seq: i64,
+    /// Its requester's key.
+    pub(crate) requester: Vec<u8>,
+    pub(crate) state: String,
+}
+
 /// A part of a room, all of it seen at the same moment.
 #[derive(Debug)]
 pub(crate) struct RoomSlice {
@@ -70,6 +81,8 @@ pub(crate) struct RoomEnd {
     pub(crate) cursors_too_far: Vec<(Vec<u8>, i64)>,
     /// How many blobs the room holds.
     pub(crate) blobs: i64,
+    /// The jobs of a service.
+    pub(crate) jobs: Vec<StoredJob>,
 }
 
 /// A blob's row.
@@ -217,7 +230,8 @@ impl Inspector {
     /// The room after this row, as it is now.
     pub(crate) fn room_after(&self, row: i64) -> rusqlite::Result<Option<StoredRoom>> {
         let mut select = self.connection.prepare_cached(
-            "SELECT room, key, name, head_seq, head_h, head_ts, push_seq, object_format, head_ref
+            "SELECT room, key, name, head_seq, head_h, head_ts, push_seq, object_format, head_ref,
+                        kind = 'service'
              FROM rooms WHERE room > ?1 ORDER BY room LIMIT 1",
         )?;
         select.query_row([row], stored_room).optional()
@@ -228,7 +242,8 @@ impl Inspector {
         let transaction = self.connection.unchecked_transaction()?;
         let stored = transaction
             .prepare_cached(
-                "SELECT room, key, name, head_seq, head_h, head_ts, push_seq, object_format, head_ref
+                "SELECT room, key, name, head_seq, head_h, head_ts, push_seq, object_format, head_ref,
+                        kind = 'service'
                  FROM rooms WHERE room = ?1",
             )?
             .query_row([room], stored_room)?;
@@ -336,6 +351,7 @@ fn stored_room(row: &Row<'_>) -> rusqlite::Result<StoredRoom> {
         push_seq: row.get(6)?,
         object_format: row.get(7)?,
         head_ref: row.get(8)?,
+        is_service: row.get(9)?,
     })
 }
 
@@ -372,9 +388,21 @@ fn room_end(connection: &Connection, room: i64) -> rusqlite::Result<RoomEnd> {
     let blobs = connection
         .prepare_cached("SELECT count(*) FROM room_blobs WHERE room = ?1")?
         .query_row([room], |row| row.get(0))?;
+    let mut select = connection.prepare_cached(
+        "SELECT j.seq, a.id, j.state FROM jobs j JOIN agents a ON a.agent = j.requester WHERE j.room = ?1 ORDER BY j.seq",
+    )?;
+    let jobs = select.query_map([room], |row| {
+        Ok(StoredJob {
+            seq: row.get(0)?,
+            requester: row.get(1)?,
+            state: row.get(2)?,
+        })
+    })?;
+    let jobs = jobs.collect::<Result<_, _>>()?;
     Ok(RoomEnd {
         refs,
         cursors_too_far,
         blobs,
+        jobs,
     })
 }

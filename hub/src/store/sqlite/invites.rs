@@ -2,7 +2,7 @@
 //! up are one answer, and a use is counted in the transaction that lets the agent in.
 
 use parler_protocol::api::{InviteCreated, JoinPending, Joined, OpenInvite, RoomAnswer};
-use parler_protocol::{AgentId, HubId, InviteCode, InviteId, RoomKind, RoomName};
+use parler_protocol::{AgentId, HubId, InviteCode, InviteId, RoomKind, RoomName, ServiceName};
 use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 
@@ -28,9 +28,21 @@ pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> 
         return Err(StoreError::RoomReserved(invite.room.clone()).into());
     }
     let room = match rooms::find(connection, &invite.room, Some(agent))? {
+        // Whoever comes by it may work on its jobs; who only asks for jobs is in the room as well.
+        Some((room, Some(_))) if room.kind == RoomKind::Service && !members::serves(connection, room.row, agent)? => {
+            return Err(StoreError::NotServing(room.name).into());
+        }
         Some((room, Some(_))) => room,
         Some((room, None)) => return Err(outsiders::refusal(connection, &room, Some(agent))?.into()),
-        None => rooms::insert(connection, hub, &invite.room, RoomKind::Channel, agent, invite.now)?,
+        None => {
+            let kind = match ServiceName::of_room(&invite.room) {
+                // Spelled as everybody finds it who has not been there.
+                Some(service) if service.room() == invite.room => RoomKind::Service,
+                Some(service) => return Err(StoreError::ServiceReserved(service.room()).into()),
+                None => RoomKind::Channel,
+            };
+            rooms::insert(connection, hub, &invite.room, kind, agent, invite.now)?
+        }
     };
     connection
         .prepare_cached(
@@ -76,7 +88,10 @@ pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: 
     let (row, is_left, created_at, needs_approval) = found.ok_or(StoreError::InvalidInvite)?;
     let room = rooms::by_row(connection, row)?;
     let head = batch.head(&room).head();
-    if members::is_member(connection, row, agent)? {
+    let is_member = members::is_member(connection, row, agent)?;
+    // Who only asks a service for jobs comes to work on them.
+    let is_service = room.kind == RoomKind::Service;
+    if is_member && (!is_service || members::serves(connection, row, agent)?) {
         return Ok(Joined::In(room.answer(head)));
     }
     let waiting = JoinPending {
@@ -104,7 +119,12 @@ pub(super) fn redeem(batch: &mut Batch<'_>, code: &InviteCode, agent: i64, now: 
         return Ok(Joined::Waiting(waiting));
     }
     outsiders::forget(connection, row, agent)?;
-    members::insert(connection, row, agent, false, now)?;
+    if !is_member {
+        members::insert(connection, row, agent, false, now)?;
+    }
+    if is_service {
+        members::set_serving(connection, row, agent)?;
+    }
     Ok(Joined::In(room.answer(head)))
 }
 

@@ -23,6 +23,21 @@ pub(super) fn is_member(connection: &Connection, room: i64, agent: i64) -> Resul
     Ok(select.exists((room, agent))?)
 }
 
+/// Whether the agent may work on the jobs of the service whose room this is.
+pub(super) fn serves(connection: &Connection, room: i64, agent: i64) -> Result<bool, Failure> {
+    let mut select =
+        connection.prepare_cached("SELECT 1 FROM members WHERE room = ?1 AND agent = ?2 AND serves = 1")?;
+    Ok(select.exists((room, agent))?)
+}
+
+/// Lets a member work on the jobs of the service whose room this is.
+pub(super) fn set_serving(connection: &Connection, room: i64, agent: i64) -> Result<(), Failure> {
+    connection
+        .prepare_cached("UPDATE members SET serves = 1 WHERE room = ?1 AND agent = ?2")?
+        .execute((room, agent))?;
+    Ok(())
+}
+
 /// Lets a known agent into a channel without an invite.
 pub(super) fn join_channel(
     batch: &mut Batch<'_>,

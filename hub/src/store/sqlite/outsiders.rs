@@ -2,7 +2,7 @@
 //! Says how each stands; who lets them in or not is the business of others.
 
 use parler_protocol::api::JoinRequest;
-use parler_protocol::{AgentId, RoomName};
+use parler_protocol::{AgentId, RoomKind, RoomName};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::batch::Batch;
@@ -114,7 +114,12 @@ pub(super) fn answer(
             // Somebody of that name may have come in since it asked.
             names::check_in_room(connection, room.row, agent)?;
             forget(connection, room.row, agent)?;
-            members::insert(connection, room.row, agent, false, now)?;
+            if !members::is_member(connection, room.row, agent)? {
+                members::insert(connection, room.row, agent, false, now)?;
+            }
+            if room.kind == RoomKind::Service {
+                members::set_serving(connection, room.row, agent)?;
+            }
         }
         (Some((Standing::Waiting, _)), false) => set(connection, room.row, agent, Standing::Refused, now)?,
         (Some((Standing::Refused, _)), false) => {}

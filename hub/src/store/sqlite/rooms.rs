@@ -2,7 +2,7 @@
 
 use parler_protocol::api::{Peer, RoomAnswer, RoomSummary};
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
-use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq};
+use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq, ServiceName};
 use rusqlite::{Connection, Row};
 
 use super::batch::{Batch, RoomHead};
@@ -142,9 +142,21 @@ pub(super) fn insert(
     if room.is_direct() {
         return Err(StoreError::RoomReserved(room.clone()).into());
     }
+    check_kind(room, kind)?;
     let made = insert_empty(connection, hub, room, kind, now)?;
     members::insert(connection, made.row, owner, true, now)?;
+    if kind == RoomKind::Service {
+        members::set_serving(connection, made.row, owner)?;
+    }
     Ok(made)
+}
+
+/// A service's room is told by its name, so no other has one like it.
+fn check_kind(room: &RoomName, kind: RoomKind) -> Result<(), Failure> {
+    match kind != RoomKind::Service && ServiceName::of_room(room).is_some() {
+        true => Err(StoreError::ServiceReserved(room.clone()).into()),
+        false => Ok(()),
+    }
 }
 
 /// Makes a room that nobody is in. The name must be free.
@@ -178,6 +190,7 @@ pub(super) fn create(
     if room.is_direct() {
         return Err(StoreError::RoomReserved(room.clone()).into());
     }
+    check_kind(room, kind)?;
     if let Some((existing, _)) = find(batch.connection, room, None)? {
         return Err(StoreError::RoomExists(existing.name).into());
     }

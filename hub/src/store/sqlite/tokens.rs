@@ -176,6 +176,21 @@ pub(super) fn may(connection: &Connection, room: i64, agent: i64, need: Need) ->
     Ok(can.is_some_and(|can| need.is_met_by(&can)))
 }
 
+/// Whether the agent whose row this is is a token's account.
+pub(super) fn is_token(connection: &Connection, agent: i64) -> Result<bool, Failure> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM tokens WHERE agent = ?1")?;
+    Ok(select.exists([agent])?)
+}
+
+/// Whether the maker of the token whose account this is may work on the jobs of the service whose room this is.
+pub(super) fn maker_serves(connection: &Connection, room: i64, agent: i64) -> Result<bool, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT 1 FROM tokens t JOIN members m ON m.agent = t.created_by
+         WHERE t.agent = ?1 AND m.room = ?2 AND m.serves = 1",
+    )?;
+    Ok(select.exists((agent, room))?)
+}
+
 fn scopes(row: &Row<'_>, first: usize) -> rusqlite::Result<Vec<TokenScope>> {
     let mut can = Vec::new();
     for (index, scope) in TokenScope::ALL.into_iter().enumerate() {
