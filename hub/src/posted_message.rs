@@ -195,20 +195,14 @@ impl PostedMessage {
                 "more than {most} jobs stand above this one"
             )));
         }
-        let above: Vec<ServiceName> = dispatch
-            .chain
-            .iter()
-            .map(|name| name.parse())
-            .collect::<Result<_, _>>()
-            .map_err(|error: parler_protocol::ParseError| Refusal::bad_request(error.to_string()))?;
         let mut seen = HashSet::from([service]);
-        if let Some(twice) = above.iter().find(|name| !seen.insert(name)) {
+        if let Some(twice) = dispatch.chain.iter().find(|name| !seen.insert(name)) {
             return Err(Refusal::bad_request(format!(
                 "the job comes back to {twice}, which already works on what it is for"
             )));
         }
         let cause = dispatch.caused_by.as_ref().map(|cause| cause.room.key());
-        if cause != above.last().map(|last| last.room().key()) {
+        if cause != dispatch.chain.last().map(|last| last.room().key()) {
             return Err(Refusal::bad_request(
                 "causedBy is a job of the last service of the chain",
             ));

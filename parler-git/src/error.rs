@@ -255,6 +255,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         Code::ApprovalRefused
         | Code::NotAdmitted
         | Code::NotOwner
+        | Code::NotServing
         | Code::TokenEnded
         | Code::TokenScope
         | Code::Unauthenticated => ErrorKind::NotAuthorised,
@@ -262,12 +263,14 @@ fn kind_of(problem: &Problem) -> ErrorKind {
             ErrorKind::Unreachable
         }
         Code::IdempotencyConflict
+        | Code::JobState
         | Code::LastOwner
         | Code::NameTaken
         | Code::ObjectFormatMismatch
         | Code::RefDirectoryConflict
         | Code::RefMoved
         | Code::RoomExists
+        | Code::StaleFence
         | Code::TokenExists
         | Code::UploadOffset => ErrorKind::Conflict,
         Code::BadRequest

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use parler_hub::blob_store::{BlobStore, FileBlobStore};
 use parler_hub::store::{
-    Append, BlobLocation, NewBlob, NewInvite, NewSession, NewToken, Principal, SqliteOptions, SqliteStore, Store,
-    StoreError,
+    Append, BlobLocation, Claim, MayServe, NewBlob, NewInvite, NewSession, NewToken, Principal, Queue, QueueWord,
+    SqliteOptions, SqliteStore, Store, StoreError,
 };
+use parler_protocol::api::JobState;
 use parler_protocol::{
-    BundleId, ChainHash, InviteCode, Message, MessageId, RoomKind, Seq, TokenScope, Verdict, verify,
+    BundleId, ChainHash, Fence, InviteCode, Message, MessageId, RoomKind, Seq, TaskStatus, TokenScope, Verdict, verify,
 };
 use tempfile::TempDir;
 
@@ -113,6 +114,59 @@ fn deploy() -> NewToken {
     }
 }
 
+/// A service with a job that is claimed, since format 4.
+async fn write_job(store: &SqliteStore) {
+    let (worker, requester, service) = (principal("worker"), principal("requester"), room("svc.review"));
+    for who in [&worker, &requester] {
+        store.open_session(session(who)).await.unwrap();
+    }
+    store.serve(worker.agent, &service, MayServe::First, NOW).await.unwrap();
+    store.enter_service(requester.agent, &service, NOW).await.unwrap();
+    let job = Append {
+        id: id(8),
+        key: "job".into(),
+        queue: QueueWord {
+            is_job: true,
+            ..QueueWord::default()
+        },
+        ..text(&requester, "svc.review", "a job")
+    };
+    store.append(job).await.unwrap();
+    let claim = Claim {
+        by: worker.agent,
+        room: service,
+        id: id(7),
+        lease_ms: CENTURY_MS,
+        now: NOW,
+    };
+    assert_eq!(store.claim(claim).await.unwrap().job.unwrap().fence.number, 1);
+}
+
+/// The same, read back and brought to its end.
+async fn read_job(store: &SqliteStore) {
+    let (worker, service) = (principal("worker"), room("svc.review"));
+    let fence = Fence {
+        seq: Seq::new(1),
+        number: 1,
+    };
+    let page = store.jobs(worker.agent, &service, Seq::ZERO, 10, NOW).await.unwrap();
+    let jobs: Vec<_> = page
+        .jobs
+        .iter()
+        .map(|job| (job.id, job.state, job.lease_until))
+        .collect();
+    assert_eq!(jobs, [(id(8), JobState::Claimed, Some(NOW + CENTURY_MS))]);
+    let done = Append {
+        queue: QueueWord {
+            receipts: vec![(id(8), TaskStatus::Done)],
+            fence: Some(fence),
+            ..QueueWord::default()
+        },
+        ..text(&worker, "svc.review", "done")
+    };
+    store.append(done).await.unwrap();
+}
+
 async fn write(directory: &Path) {
     let store = SqliteStore::open(directory, SqliteOptions::default()).unwrap();
     let blobs = FileBlobStore::open_with_floor(directory.join("blobs"), 0).unwrap();
@@ -167,6 +221,7 @@ async fn write(directory: &Path) {
     };
     store.create_invite(invite).await.unwrap();
     store.create_token(deploy()).await.unwrap();
+    write_job(&store).await;
     store.close().await.unwrap();
 }
 
@@ -291,6 +346,10 @@ async fn read_back(directory: &Path, format: u32) {
     let token = store.token(TOKEN).await.unwrap().unwrap();
     assert_eq!((token.account, token.summary.rooms.len()), (deploy().account, 1));
     assert_eq!(token.summary.rooms[0].can, deploy().can);
+    if format < 4 {
+        write_job(&store).await;
+    }
+    read_job(&store).await;
     let next = store.append(text(&bob, "build", "goes on")).await.unwrap();
     assert_eq!((next.posted.seq.get(), next.posted.head.h), (5, h.next(&next.stored)));
     store.close().await.unwrap();

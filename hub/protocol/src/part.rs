@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq, Target,
-    limits, serde_as_string,
+    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq,
+    ServiceName, Target, limits, serde_as_string,
 };
 
 /// The `kind` strings of Parler's vocabulary.
@@ -418,7 +418,7 @@ pub struct DispatchPart {
     /// The services whose jobs stand above this one, the first of them first. None of them is there twice, nor this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::MAX_JOB_DEPTH))]
-    pub chain: Vec<String>,
+    pub chain: Vec<ServiceName>,
 }
 
 /// A job that another one is for.
