@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parler_hub::store::{Append, Appended, Claim, HeldJob, MayServe, Principal, Queue, QueueWord, Renewal, StoreError};
+use parler_hub::store::{
+    Append, Appended, Claim, HeldJob, MayServe, Principal, Queue, QueueWord, Renewal, Store, StoreError,
+};
 use parler_protocol::api::{JobState, JobSummary};
 use parler_protocol::limits::MAX_JOB_ATTEMPTS;
 use parler_protocol::{AgentId, Fence, Message, MessageId, Seq, TaskStatus};
