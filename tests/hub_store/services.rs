@@ -186,6 +186,6 @@ async fn upkeep_knows_the_jobs_that_may_still_come_to_a_result() {
     fixture.append(done).await.unwrap();
     claim(&fixture, &worker, NOW).await.unwrap();
     let slice = fixture.store.log_slice(&room(SERVICE), Seq::ZERO).await.unwrap();
-    let open: Vec<_> = slice.messages.iter().map(|message| message.is_open_job).collect();
+    let open: Vec<_> = slice.iter().map(|message| message.is_open_job).collect();
     assert_eq!(open, [false, true, true, false]);
 }

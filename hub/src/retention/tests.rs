@@ -86,6 +86,7 @@ impl Bench {
                 id,
                 bytes: Bytes::from_static(bytes.as_bytes()),
             }),
+            queue: QueueWord::default(),
             now: at,
         };
         self.store.append(append).await.unwrap();
