@@ -7,8 +7,8 @@ use bytes::Bytes;
 use parler_protocol::api::{PostMessage, RoomAnswer};
 use parler_protocol::{
     AgentId, BundleId, BundlePart, DispatchPart, ErrorCode, Fence, HubId, Message, MessageId, ObjectFormat, Oid, Part,
-    RefName, RefUpdate, RefsPart, ServiceName, TaskStatus, Verdict, limits, parse_json, part_kind, retry_digest,
-    verify,
+    RefName, RefUpdate, RefsPart, RoomName, ServiceName, TaskStatus, Verdict, limits, parse_json, part_kind,
+    retry_digest, verify,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -20,6 +20,17 @@ use crate::store::{Append, NewBlob, Principal, QueueWord};
 
 /// Longest name a message may mention, and longest kind of a part.
 const MAX_LABEL_BYTES: usize = limits::MAX_AGENT_NAME_BYTES;
+
+/// What a request's headers say of the message it posts.
+#[derive(Debug)]
+pub(crate) struct PostHeaders {
+    /// The idempotency key. None: the message's id.
+    pub(crate) key: Option<String>,
+    /// The key of a token's job.
+    pub(crate) signed_by: Option<AgentId>,
+    /// The claim of a service's job that it speaks of.
+    pub(crate) fence: Option<Fence>,
+}
 
 /// A posted message of the documented form.
 #[derive(Debug)]
@@ -210,15 +221,13 @@ impl PostedMessage {
         Ok(true)
     }
 
-    /// The transaction that stores it. `key` left out: the message's id.
+    /// The transaction that stores it.
     pub(crate) fn into_append(
         self,
         by: Principal,
-        signed_by: Option<AgentId>,
-        room: parler_protocol::RoomName,
-        key: Option<String>,
+        room: RoomName,
+        headers: PostHeaders,
         blob: Option<NewBlob>,
-        fence: Option<Fence>,
         now: i64,
     ) -> Append {
         let is_push = self.is_push();
@@ -227,7 +236,7 @@ impl PostedMessage {
         let queue = QueueWord {
             is_job: self.dispatch().is_some(),
             receipts: self.receipts(),
-            fence,
+            fence: headers.fence,
         };
         let refs = self.parts.into_iter().find_map(|part| match part {
             Part::Refs(refs) => Some(refs),
@@ -235,10 +244,10 @@ impl PostedMessage {
         });
         Append {
             by,
-            signed_by,
+            signed_by: headers.signed_by,
             room,
             id: self.id,
-            key: key.unwrap_or_else(|| self.id.to_string()),
+            key: headers.key.unwrap_or_else(|| self.id.to_string()),
             digest: self.digest,
             parts: Bytes::from(String::from(Box::<str>::from(self.raw_parts))),
             mentions: self.mentions,

@@ -252,8 +252,6 @@ pub struct SlicedMessage {
     pub stored: Bytes,
     /// When its content was given up, milliseconds since 1970.
     pub dropped_at: Option<i64>,
-    /// Whether it is a job that may still come to a result.
-    pub is_open_job: bool,
 }
 
 /// A room's messages that carry refs or bundles.
@@ -484,7 +482,8 @@ pub trait Store: Queue {
     async fn check_append(&self, append: &Append) -> Result<Option<Appended>, StoreError>;
 
     /// Appends a message, moves the refs it carries by compare-and-swap, stores or links the blob it brings, and makes or
-    /// ends a job where the room is a service's: all of it or nothing. The first ref update of a room fixes its object format and its HEAD ([`Need::Post`]).
+    /// ends a job where the room is a service's: all of it or nothing. The first ref update of a room fixes its object format
+    /// and its HEAD ([`Need::Post`]).
     async fn append(&self, append: Append) -> Result<Appended, StoreError>;
 
     /// Messages after `after` (the agent's cursor where absent), at most `limit` and about `max_bytes` of them. `limit`

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parler_hub::store::{Append, NewSession, Principal, SqliteOptions, SqliteStore, Store};
+use parler_hub::store::{Append, NewSession, Principal, QueueWord, SqliteOptions, SqliteStore, Store};
 use parler_protocol::{AgentKey, MessageId, RoomKind, RoomName};
 use tokio::task::JoinSet;
 
@@ -114,6 +114,7 @@ fn message(author: &Principal, room: &RoomName) -> Append {
         refers_to: Vec::new(),
         builds_on: Vec::new(),
         blob: None,
+        queue: QueueWord::default(),
         now: NOW,
     }
 }

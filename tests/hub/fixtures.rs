@@ -339,10 +339,10 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
         let service: ServiceName = "review".parse().unwrap();
         let seconds = std::time::Duration::from_secs;
         let job = client.claim_job(&service, seconds(60), seconds(20)).unwrap().unwrap();
-        let mut asked = sent("POST /v1/services/review/claims");
+        let mut claim = sent("POST /v1/services/review/claims");
         let wanted = fixture_json("claim-request.json");
-        asked["id"] = wanted["id"].clone();
-        assert_eq!(asked, wanted);
+        claim["id"] = wanted["id"].clone();
+        assert_eq!(claim, wanted);
         let fence = Fence {
             seq: job.seq,
             number: job.fence,

@@ -24,7 +24,7 @@ const SMALL: &[u8] = b"a small blob";
 const LARGE: &[u8] = b"a blob that went into a file";
 const TOKEN: [u8; 32] = [5; 32];
 /// What this program writes.
-const NEWEST: u32 = 4;
+const NEWEST: u32 = 5;
 const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
 
 fn alice() -> Principal {
@@ -114,7 +114,7 @@ fn deploy() -> NewToken {
     }
 }
 
-/// A service with a job that is claimed, since format 4.
+/// A service with a job that is claimed, since format 5.
 async fn write_job(store: &SqliteStore) {
     let (worker, requester, service) = (principal("worker"), principal("requester"), room("svc.review"));
     for who in [&worker, &requester] {
@@ -346,7 +346,7 @@ async fn read_back(directory: &Path, format: u32) {
     let token = store.token(TOKEN).await.unwrap().unwrap();
     assert_eq!((token.account, token.summary.rooms.len()), (deploy().account, 1));
     assert_eq!(token.summary.rooms[0].can, deploy().can);
-    if format < 4 {
+    if format < 5 {
         write_job(&store).await;
     }
     read_job(&store).await;

@@ -1,10 +1,10 @@
-//! Who serves a service and who may ask it for jobs, what a token of such an agent may do, and what retention keeps for them.
+//! Who serves a service, who may ask it for jobs, and what a token of such an agent may do.
 
 use parler_hub::store::{Claim, MayServe, NewInvite, NewToken, Principal, Queue, Store, StoreError};
 use parler_protocol::api::JobState;
-use parler_protocol::{InviteCode, MessageId, RoomKind, Seq, TaskStatus, TokenScope};
+use parler_protocol::{InviteCode, MessageId, RoomKind, TaskStatus, TokenScope};
 
-use crate::jobs::{LEASE_MS, SERVICE, claim, dispatch, id_of, job, receipt, requester, service, states};
+use crate::jobs::{LEASE_MS, SERVICE, dispatch, id_of, job, receipt, requester, service, states};
 use crate::support::{DAY_MS, Fixture, NOW, principal, room, text};
 
 #[tokio::test]
@@ -172,20 +172,4 @@ async fn a_token_works_on_jobs_as_long_as_its_maker_does() {
         states(&fixture, &alice, NOW).await,
         [(JobState::Done, 0), (JobState::Waiting, 0)]
     );
-}
-
-#[tokio::test]
-async fn upkeep_knows_the_jobs_that_may_still_come_to_a_result() {
-    let (fixture, worker) = service().await;
-    let alice = requester(&fixture, "alice").await;
-    for what in ["done", "claimed", "waiting"] {
-        dispatch(&fixture, &alice, what).await;
-    }
-    let held = claim(&fixture, &worker, NOW).await.unwrap();
-    let done = receipt(&worker, id_of(&held), TaskStatus::Done, Some(held.fence), NOW);
-    fixture.append(done).await.unwrap();
-    claim(&fixture, &worker, NOW).await.unwrap();
-    let slice = fixture.store.log_slice(&room(SERVICE), Seq::ZERO).await.unwrap();
-    let open: Vec<_> = slice.iter().map(|message| message.is_open_job).collect();
-    assert_eq!(open, [false, true, true, false]);
 }

@@ -11,8 +11,8 @@ use parler_protocol::api::{
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
-    AgentId, BundleId, ErrorCode, Fence, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText, TokenName,
-    UploadId, paths,
+    AgentId, BundleId, ErrorCode, Fence, Head, InviteCode, InviteId, RoomKind, RoomName, Seq, Signed, StatusText,
+    TokenName, UploadId, paths,
 };
 use serde::Serialize;
 

@@ -14,7 +14,7 @@ use crate::blob_store::BlobError;
 use crate::body::{BodyReader, check_announced, content_length, media_type};
 use crate::fail_point::{FailPoint, reached};
 use crate::metrics::Counted;
-use crate::posted_message::PostedMessage;
+use crate::posted_message::{PostHeaders, PostedMessage};
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
@@ -31,15 +31,6 @@ struct Before<'a> {
 struct After {
     cursor: Seq,
     head: Head,
-}
-
-/// What a request's headers say of the message it posts.
-struct Headers {
-    key: Option<String>,
-    /// The key of a token's job.
-    signed_by: Option<AgentId>,
-    /// The claim of a service's job that it speaks of.
-    fence: Option<Fence>,
 }
 
 /// `GET /v1/rooms/{room}/messages?after=&limit=&wait=`
@@ -131,7 +122,7 @@ async fn wait_for(call: &RoomCall, after: Option<Seq>, limit: u32, wait: Duratio
 /// `POST /v1/rooms/{room}/messages`
 pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let headers = Headers {
+    let headers = PostHeaders {
         key: idempotency_key(&parts.headers)?,
         signed_by: signed_by(&call, &parts.headers)?,
         fence: fence(&parts.headers)?,
@@ -167,7 +158,7 @@ async fn post_with_blob(
     call: RoomCall,
     headers: &HeaderMap,
     reader: &mut BodyReader,
-    of_message: Headers,
+    of_message: PostHeaders,
 ) -> Result<Response, Refusal> {
     let hub_limits = &call.state.options.limits;
     let length = content_length(headers).ok_or_else(|| Refusal::bad_request("a blob is sent with Content-Length"))?;
@@ -221,7 +212,7 @@ async fn post_with_blob(
 async fn post_uploaded(
     call: &RoomCall,
     message: PostedMessage,
-    headers: Headers,
+    headers: PostHeaders,
     id: &UploadId,
 ) -> Result<Response, Refusal> {
     let uploads = &call.state.uploads;
@@ -289,7 +280,7 @@ fn upload_of(headers: &HeaderMap) -> Result<Option<UploadId>, Refusal> {
 }
 
 /// Reads a message and checks all that can be checked without the store's writer.
-async fn checked(call: &RoomCall, headers: &Headers, message: &[u8]) -> Result<PostedMessage, Refusal> {
+async fn checked(call: &RoomCall, headers: &PostHeaders, message: &[u8]) -> Result<PostedMessage, Refusal> {
     let message = PostedMessage::parse(message)?;
     let is_of_job = match ServiceName::of_room(&call.room) {
         None => false,
@@ -318,16 +309,9 @@ async fn checked(call: &RoomCall, headers: &Headers, message: &[u8]) -> Result<P
     Ok(message)
 }
 
-fn append_of(call: &RoomCall, message: PostedMessage, headers: Headers, blob: Option<NewBlob>) -> Append {
-    message.into_append(
-        call.principal.clone(),
-        headers.signed_by,
-        call.room.clone(),
-        headers.key,
-        blob,
-        headers.fence,
-        call.state.now_ms(),
-    )
+fn append_of(call: &RoomCall, message: PostedMessage, headers: PostHeaders, blob: Option<NewBlob>) -> Append {
+    let (by, room) = (call.principal.clone(), call.room.clone());
+    message.into_append(by, room, headers, blob, call.state.now_ms())
 }
 
 async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parler_protocol::{AgentKey, FilePart, MessageId, Part, RefUpdate, RefsPart, RoomKind, retry_digest};
 
 use super::*;
-use crate::store::{Append, BlobReference, NewBlob, NewSession, Principal};
+use crate::store::{Append, BlobReference, NewBlob, NewSession, Principal, QueueWord};
 
 /// When the first message comes, milliseconds since 1970.
 const START: i64 = 1_800_000_000_000;

@@ -44,11 +44,8 @@ pub(super) fn all_rooms(connection: &Connection) -> Result<Vec<RoomMark>, Failur
 pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) -> Result<Vec<SlicedMessage>, Failure> {
     let (room, _) = rooms::find(connection, room, None)?.ok_or(StoreError::NotFound)?;
     let (mut bytes, mut messages) = (0, Vec::new());
-    let mut select = connection.prepare_cached(
-        "SELECT m.body, m.dropped_at, coalesce(j.state IN ('waiting', 'claimed', 'dead'), 0)
-             FROM messages m LEFT JOIN jobs j ON j.message = m.message
-             WHERE m.room = ?1 AND m.seq > ?2 ORDER BY m.seq LIMIT ?3",
-    )?;
+    let mut select = connection
+        .prepare_cached("SELECT body, dropped_at FROM messages WHERE room = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
     let mut rows = select.query((room.row, column(after), SLICE_MESSAGES))?;
     while bytes < SLICE_BYTES
         && let Some(row) = rows.next()?
@@ -58,7 +55,6 @@ pub(super) fn log_slice(connection: &Connection, room: &RoomName, after: Seq) ->
         messages.push(SlicedMessage {
             stored: body.into(),
             dropped_at: row.get(1)?,
-            is_open_job: row.get(2)?,
         });
     }
     Ok(messages)
