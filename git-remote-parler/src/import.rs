@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
+use gix::hash::oid;
 use parler_protocol::limits::MAX_BLOB_BYTES;
 use parler_protocol::{BundleId, ObjectFormat, Oid};
 
@@ -13,10 +14,11 @@ use crate::bundle::{BundleHeader, HeaderRef};
 use crate::git::{BULK_PATIENCE, ChildLimits, Side};
 use crate::pack::entries::PackFlaw;
 use crate::pack::object_count;
+use crate::pack::scan::{PackScan, ScanLimits};
 use crate::packed_refs;
 use crate::pins::{PIN_ROOT, Pin, Transaction, pins_of, without_taken};
 use crate::quarantine::{Quarantine, Released};
-use crate::repository::{LocalRef, Repository};
+use crate::repository::{LocalRef, Repository, RepositoryError};
 
 mod connectivity;
 mod error;
@@ -34,10 +36,25 @@ use intake::Intake;
 use stores::Stores;
 use stream::BundleStream;
 
-/// Memory that a checking child may take whatever the bundle's size.
+/// A pack of at most this many bytes is held whole and looked through before a child is started, which then has little
+/// memory and one thread.
+const FEW_BYTES: u64 = 4 << 20; // 4 MiB
+/// Memory that a checking child may take for such a pack. A thread holds an object, what it is made of, and 96 MiB of
+/// what others are made of.
+const FEW_DATA_BYTES: u64 = 480 << 20; // 480 MiB
+/// Memory that it may take for a larger one, or for one that makes larger objects.
 const CHILD_DATA_BYTES: u64 = 1 << 30; // 1 GiB
 /// Memory besides, for each byte of the bundle: indexing takes about one for each.
 const CHILD_DATA_PER_BYTE: u64 = 2;
+/// Memory besides, for each byte of the largest object.
+const CHILD_DATA_PER_OBJECT_BYTE: u64 = 3;
+/// How much larger than its pack an object may be, when that is more than [`ImportLimits::object_bytes`].
+const OBJECT_PER_PACK: u64 = 64;
+/// How much larger than the largest object that may come all objects together may be: a few lines that change in a large
+/// file are a few bytes each time.
+const ALL_PER_OBJECT: u64 = 32;
+/// Key of [`ImportLimits::object_bytes`].
+const OBJECT_KEY: &str = "parler.maxObjectSize";
 
 /// What one import may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +69,9 @@ pub struct ImportLimits {
     /// A bundle of at most this many bytes is taken in by one child with others that come before or after it. None is,
     /// when this is 0.
     pub joined_bytes: u64,
+    /// Largest object, in bytes, however small the pack is that it comes of. Of a pack of more than a 64th of that, it may
+    /// be 64 times as large as the pack.
+    pub object_bytes: u64,
     /// Processor time of each checking child.
     pub cpu: Duration,
     /// How long each checking child is waited for; waiting for the bundle's bytes does not count.
@@ -65,6 +85,7 @@ impl Default for ImportLimits {
             small_objects: 100,
             small_bytes: 1 << 20,    // 1 MiB
             joined_bytes: 256 << 10, // 256 KiB
+            object_bytes: 128 << 20, // 128 MiB
             cpu: BULK_PATIENCE,
             patience: BULK_PATIENCE,
         }
@@ -72,8 +93,35 @@ impl Default for ImportLimits {
 }
 
 impl ImportLimits {
-    fn of_child(&self, bundle_bytes: u64) -> ChildLimits {
-        let data_bytes = CHILD_DATA_BYTES + CHILD_DATA_PER_BYTE * bundle_bytes;
+    /// The limits of a repository: `parler.maxObjectSize`, and what is the same everywhere.
+    ///
+    /// # Errors
+    /// When the value is no size.
+    pub fn of(repository: &Repository) -> Result<Self, RepositoryError> {
+        let mut limits = Self::default();
+        if let Some(bytes) = repository.config_bytes(OBJECT_KEY)? {
+            limits.object_bytes = bytes;
+        }
+        Ok(limits)
+    }
+
+    fn of_scan(&self, pack_bytes: u64) -> ScanLimits {
+        let object_bytes = self.object_bytes.max(pack_bytes.saturating_mul(OBJECT_PER_PACK));
+        ScanLimits {
+            object_bytes,
+            all_bytes: object_bytes.saturating_mul(ALL_PER_OBJECT),
+        }
+    }
+
+    /// `largest_object` is 0 where it is not known.
+    fn of_child(&self, pack_bytes: u64, largest_object: u64) -> ChildLimits {
+        let is_small = pack_bytes <= FEW_BYTES && largest_object <= Self::default().object_bytes;
+        let data_bytes = if is_small {
+            FEW_DATA_BYTES
+        } else {
+            let of_object = largest_object.saturating_mul(CHILD_DATA_PER_OBJECT_BYTE);
+            (CHILD_DATA_BYTES + CHILD_DATA_PER_BYTE * pack_bytes).saturating_add(of_object)
+        };
         ChildLimits {
             data_bytes: Some(data_bytes),
             cpu: Some(self.cpu),
@@ -293,9 +341,29 @@ impl<'r> Import<'r> {
             return self.join(received, objects, &pack);
         }
         self.take_in_group()?;
-        let intake = self.start_intake(objects, stream.pack_bytes(), received.header.prerequisites.is_empty())?;
-        let self_contained = stream.feed_pack(intake, &id, received.header.object_format)?;
+        let is_whole = received.header.prerequisites.is_empty();
+        let pack_bytes = stream.pack_bytes();
+        let self_contained = if pack_bytes <= FEW_BYTES {
+            let pack = stream.read_pack(&id)?;
+            self.feed_alone(objects, &pack, is_whole)?
+        } else {
+            let sizes = |id: &oid| self.stores.size_of(id);
+            let scan = PackScan::new(self.stores.hash(), pack_bytes, self.limits.of_scan(pack_bytes), &sizes);
+            let intake = self.start_intake(objects, pack_bytes, 0, is_whole)?;
+            stream.feed_pack(intake, scan, &id, received.header.object_format)?
+        };
         self.push_alone(received, self_contained)
+    }
+
+    /// Looks through a pack, and lets git take it in. Gives whether it is self-contained.
+    fn feed_alone(&self, objects: u32, pack: &[u8], is_whole: bool) -> Result<bool, ImportError> {
+        let bytes = pack.len() as u64;
+        let sizes = |id: &oid| self.stores.size_of(id);
+        let scanned = PackScan::whole(pack, self.stores.hash(), self.limits.of_scan(bytes), &sizes);
+        let largest = scanned.map_err(ImportError::pack)?;
+        let mut intake = self.start_intake(objects, bytes, largest, is_whole)?;
+        intake.feed(pack)?;
+        intake.finish()
     }
 
     fn bring_promised(&mut self, promisor: &str, pack: &[u8]) -> Result<(), ImportError> {
@@ -324,8 +392,7 @@ impl<'r> Import<'r> {
             }
         };
         self.take_in_group()?;
-        let mut intake = self.start_intake(objects, pack.len() as u64, received.header.prerequisites.is_empty())?;
-        let fed = intake.feed(pack).and_then(|()| intake.finish());
+        let fed = self.feed_alone(objects, pack, received.header.prerequisites.is_empty());
         let self_contained = fed.map_err(|error| match flaw {
             // Another was to bring what it lacks.
             PackFlaw::UnknownBase if !self.bundles.is_empty() => {
@@ -378,21 +445,27 @@ impl<'r> Import<'r> {
     fn feed_group(&self, group: &mut Group) -> Result<bool, ImportError> {
         let pack = group.finish().map_err(not_joined)?;
         let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
-        let mut intake = self.start_intake(objects, pack.bytes.len() as u64, pack.is_whole)?;
+        // All of it has been held in memory, within bounds.
+        let mut intake = self.start_intake(objects, pack.bytes.len() as u64, 0, pack.is_whole)?;
         intake.feed(&pack.bytes)?;
         intake.finish()
     }
 
-    fn start_intake(&self, objects: u32, pack_bytes: u64, is_whole: bool) -> Result<Intake<'_>, ImportError> {
-        Intake::start(
-            self.repository,
-            &self.quarantine,
-            &self.limits,
+    fn start_intake(
+        &self,
+        objects: u32,
+        pack_bytes: u64,
+        largest_object: u64,
+        is_whole: bool,
+    ) -> Result<Intake<'_>, ImportError> {
+        let pack = intake::Pack {
             objects,
-            pack_bytes,
+            bytes: pack_bytes,
+            largest_object,
             is_whole,
-            self.repository.promisor()?.is_some(),
-        )
+        };
+        let is_partial = self.repository.promisor()?.is_some();
+        Intake::start(self.repository, &self.quarantine, &self.limits, pack, is_partial)
     }
 
     /// The prerequisites that were here before this import. The others must have come with it.

@@ -12,6 +12,7 @@ mod delta;
 mod effort;
 pub(crate) mod entries;
 pub(crate) mod resolve;
+pub(crate) mod scan;
 
 /// One piece of pack on its way into the spool.
 const PIECE_BYTES: usize = 128 << 10; // 128 KiB

@@ -280,6 +280,14 @@ pub enum RepositoryError {
         /// The largest that it takes.
         most: usize,
     },
+    /// A key that is a number of bytes has another value.
+    #[error("{key} is set to {value:?}, which is no size such as 512m")]
+    NotASize {
+        /// The configuration key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
     /// Reading in-process failed.
     #[error("cannot read the repository: {doing}: {source}")]
     Read {

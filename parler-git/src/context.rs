@@ -513,7 +513,8 @@ impl From<RepositoryError> for Error {
             }
             RepositoryError::NotACommit { .. }
             | RepositoryError::NotABoolean { .. }
-            | RepositoryError::NotACount { .. } => Self::usage(error),
+            | RepositoryError::NotACount { .. }
+            | RepositoryError::NotASize { .. } => Self::usage(error),
             RepositoryError::Path { .. }
             | RepositoryError::MissingObject { .. }
             | RepositoryError::Read { .. }

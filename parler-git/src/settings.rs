@@ -32,6 +32,11 @@ pub(crate) const KEYS: &[Meaning] = &[
         "Whether commits that a bundle builds on are fetched from the configured remote they are from. Default: true.",
     ),
     (
+        "parler.maxObjectSize",
+        "How large an object may become that a bundle brings, whatever the bundle's size; of a large bundle it may be 64 \
+         times as large as the bundle, and all objects together 32 times as large as the largest may be. Default: 128m.",
+    ),
+    (
         "parler.timeout",
         "How many seconds a hub that says nothing is waited for. Default: 60.",
     ),

@@ -36,6 +36,7 @@ pub(super) fn is_about_the_bundle(error: &ImportError) -> bool {
         | ImportError::ObjectFormat { .. }
         | ImportError::TooLarge { .. }
         | ImportError::WrongId { .. }
+        | ImportError::Pack { .. }
         | ImportError::Refused { .. }
         | ImportError::Incomplete { .. } => true,
         // A child that passed a limit: a pack can be made to do that.

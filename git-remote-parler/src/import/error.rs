@@ -7,6 +7,7 @@ use parler_protocol::{BundleId, ObjectFormat, Oid};
 
 use crate::bundle::BundleError;
 use crate::git::GitError;
+use crate::pack::entries::PackFlaw;
 use crate::pins::PinError;
 use crate::repository::RepositoryError;
 
@@ -59,6 +60,12 @@ pub enum ImportError {
     MissingPrerequisites {
         /// Which, in the order of its header.
         oids: Vec<Oid>,
+    },
+    /// The pack is not what it says, or far more would come of it than its size lets expect. git has not seen it.
+    #[error("the bundle's pack is not taken: {flaw}")]
+    Pack {
+        /// What is wrong.
+        flaw: String,
     },
     /// git found the pack broken or dangerous.
     #[error("git refused the bundle's objects: {message}")]
@@ -117,6 +124,10 @@ pub enum ImportError {
 impl ImportError {
     pub(super) fn storage(source: io::Error) -> Self {
         Self::Storage(source)
+    }
+
+    pub(super) fn pack(flaw: PackFlaw) -> Self {
+        Self::Pack { flaw: flaw.to_string() }
     }
 }
 

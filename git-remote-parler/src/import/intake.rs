@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
 
-use super::{ImportError, ImportLimits};
+use super::{FEW_BYTES, ImportError, ImportLimits};
 
 /// What old tools wrote into commits, tags and trees of many honest histories; harmless. Everything else that fsck finds
 /// is an error: dangerous names above all, and what leaves open what an object says. Git at its strictest takes its own
@@ -35,49 +35,55 @@ enum Way {
     IndexWhole,
 }
 
+/// What is known of a pack before it is taken in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pack {
+    pub(super) objects: u32,
+    pub(super) bytes: u64,
+    /// The size of the largest object that it makes, in bytes. 0 where that is not known.
+    pub(super) largest_object: u64,
+    /// Whether it should need nothing from outside.
+    pub(super) is_whole: bool,
+}
+
 /// A child at work.
 pub(super) struct Intake<'a> {
     repository: &'a Repository,
     quarantine: &'a Quarantine,
     limits: ImportLimits,
     way: Way,
-    pack_bytes: u64,
-    objects: u32,
+    pack: Pack,
     child: GitChild,
     /// All bytes fed so far, while they may have to be fed again to a child with older arguments.
     replay: Option<Vec<u8>>,
 }
 
 impl<'a> Intake<'a> {
-    /// Starts the child that suits a pack of so many objects and bytes. `is_whole` says that it should need nothing from
-    /// outside, `is_partial` that the repository may lack objects on purpose.
+    /// Starts the child that suits a pack. `is_partial` says that the repository may lack objects on purpose.
     pub(super) fn start(
         repository: &'a Repository,
         quarantine: &'a Quarantine,
         limits: &ImportLimits,
-        objects: u32,
-        pack_bytes: u64,
-        is_whole: bool,
+        pack: Pack,
         is_partial: bool,
     ) -> Result<Self, ImportError> {
         // Where objects may be missing on purpose, the links of unpacked ones could not be checked.
-        let small = objects <= limits.small_objects && pack_bytes <= limits.small_bytes;
+        let small = pack.objects <= limits.small_objects && pack.bytes <= limits.small_bytes;
         let way = if small && !is_partial {
             Way::Unpack
-        } else if is_whole {
+        } else if pack.is_whole {
             Way::IndexWhole
         } else {
             Way::IndexThin
         };
-        let child = spawn(repository, quarantine, limits, way, pack_bytes, "--fsck-objects=")?;
+        let child = spawn(repository, quarantine, limits, way, pack, "--fsck-objects=")?;
         let replay = (way != Way::Unpack).then(Vec::new);
         Ok(Self {
             repository,
             quarantine,
             limits: *limits,
             way,
-            pack_bytes,
-            objects,
+            pack,
             child,
             replay,
         })
@@ -126,10 +132,10 @@ impl<'a> Intake<'a> {
     fn tell_unpacked(&self) {
         let meters = self.repository.git().meters();
         if meters.is_screen() {
-            let objects = u64::from(self.objects);
+            let objects = u64::from(self.pack.objects);
             let mut meter = Meter::delayed(meters.clone(), "Unpacking objects", objects, Duration::ZERO);
-            meter.moved(objects, self.pack_bytes);
-            meter.done(self.pack_bytes);
+            meter.moved(objects, self.pack.bytes);
+            meter.done(self.pack.bytes);
         }
     }
 
@@ -142,7 +148,7 @@ impl<'a> Intake<'a> {
             self.quarantine,
             &self.limits,
             self.way,
-            self.pack_bytes,
+            self.pack,
             "--strict=",
         )?;
         self.child
@@ -157,7 +163,7 @@ fn spawn(
     quarantine: &Quarantine,
     limits: &ImportLimits,
     way: Way,
-    pack_bytes: u64,
+    pack: Pack,
     fsck: &str,
 ) -> Result<GitChild, GitError> {
     let command = match way {
@@ -173,12 +179,14 @@ fn spawn(
             repository
                 .command(Side::Import, "index-pack")
                 .args(["--stdin", more, &format!("{fsck}{HISTORIC}")])
+                // Each thread holds objects of its own.
+                .args((pack.bytes <= FEW_BYTES).then_some("--threads=1"))
                 .metered(&["-v"], &[])
         }
     };
-    let command = command.arg(format!("--max-input-size={pack_bytes}"));
+    let command = command.arg(format!("--max-input-size={}", pack.bytes));
     let limited = command
-        .limits(limits.of_child(pack_bytes))
+        .limits(limits.of_child(pack.bytes, pack.largest_object))
         .patience(limits.patience)
         .answer_bytes(64 << 10);
     quarantine.around(limited).spawn()

@@ -62,6 +62,12 @@ impl Stores {
             .is_some_and(|id| self.own.iter().any(|store| store.exists(&id)))
     }
 
+    /// How large an object is that is here, or has come.
+    pub(super) fn size_of(&self, id: &oid) -> Option<u64> {
+        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
+        stores.find_map(|store| store.try_header(id).ok().flatten().map(|header| header.size))
+    }
+
     /// The object, if it is found and there is room for it.
     pub(super) fn find(&self, id: &oid, budget: &mut Budget) -> Result<Option<Arc<Object>>, PackFlaw> {
         for store in std::iter::once(&self.quarantine).chain(&self.own) {

@@ -8,6 +8,8 @@ use sha2::{Digest, Sha256};
 use super::ImportError;
 use super::intake::Intake;
 use crate::bundle::{BundleError, BundleHeader, HeaderEnd, find_header_end};
+use crate::pack::entries::PackFlaw;
+use crate::pack::scan::PackScan;
 use crate::pack::{PACK_HEADER_BYTES, object_count};
 
 /// One piece of the bundle.
@@ -60,9 +62,7 @@ impl<'a> BundleStream<'a> {
 
     /// Reads the beginning of the pack: how many objects it announces.
     pub(super) fn peek_object_count(&mut self) -> Result<u32, ImportError> {
-        let no_pack = || ImportError::Refused {
-            message: "no pack follows its header".to_owned(),
-        };
+        let no_pack = || ImportError::pack(PackFlaw::NotAPack);
         while self.buffer.len() < PACK_HEADER_BYTES {
             if self.read == self.size {
                 return Err(no_pack());
@@ -81,11 +81,12 @@ impl<'a> BundleStream<'a> {
         Ok(self.buffer)
     }
 
-    /// Hands the pack to the child as it comes, except its checksum, without which the child cannot end well: that
-    /// follows once the whole bundle has the right hash. Gives whether the pack is self-contained.
+    /// Hands the pack to the child as it comes and has been looked through, except its checksum, without which the child
+    /// cannot end well: that follows once the whole bundle has the right hash. Gives whether the pack is self-contained.
     pub(super) fn feed_pack(
         mut self,
         intake: Intake<'_>,
+        mut scan: PackScan<'_>,
         id: &BundleId,
         format: ObjectFormat,
     ) -> Result<bool, ImportError> {
@@ -95,7 +96,10 @@ impl<'a> BundleStream<'a> {
         loop {
             let ready = self.buffer.len().saturating_sub(held_back);
             if let Ok(child) = &mut intake
-                && let Err(error) = child.feed(&self.buffer[..ready])
+                && let Err(error) = scan
+                    .feed(&self.buffer[..ready])
+                    .map_err(ImportError::pack)
+                    .and_then(|()| child.feed(&self.buffer[..ready]))
             {
                 intake = Err(error);
             }
@@ -107,6 +111,8 @@ impl<'a> BundleStream<'a> {
         }
         self.check(id)?;
         let mut child = intake?;
+        let scanned = scan.feed(&self.buffer).and_then(|()| scan.finish());
+        scanned.map_err(ImportError::pack)?;
         child.feed(&self.buffer)?;
         child.finish()
     }

@@ -75,7 +75,7 @@ fn read_number(present: u8, bytes: u32, rest: &mut &[u8]) -> Result<usize, PackF
 }
 
 /// Seven bits a byte, the lowest first; the eighth says that more follow.
-fn read_size(bytes: &[u8]) -> Result<(u64, &[u8]), PackFlaw> {
+pub(super) fn read_size(bytes: &[u8]) -> Result<(u64, &[u8]), PackFlaw> {
     let mut size = 0;
     for (place, byte) in bytes.iter().enumerate() {
         let shift = 7 * u32::try_from(place).map_err(|_| PackFlaw::Delta)?;

@@ -6,6 +6,7 @@ use gix::hash::Kind;
 use gix::odb::pack::data::Entry;
 use gix::odb::pack::data::entry::Header;
 
+use super::scan::MAX_DELTA_DEPTH;
 use super::{PACK_HEADER_BYTES, object_count};
 
 /// How many bytes of inflated data may still be held in memory.
@@ -154,6 +155,32 @@ pub(crate) enum PackFlaw {
     /// The hash shows the marks of an attack.
     #[error("its bytes are made to hash like others")]
     Collision,
+    /// It ends before its last entry does.
+    #[error("it ends in the middle of an entry")]
+    Cut,
+    /// It announces more objects than fit into its bytes.
+    #[error("it announces {objects} objects in {bytes} bytes")]
+    Count {
+        /// How many objects.
+        objects: u32,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// Deltas build on deltas on deltas.
+    #[error("its deltas build on each other more than {MAX_DELTA_DEPTH} deep")]
+    TooDeep,
+    /// So few bytes become so many: a bomb, or something very repetitive.
+    #[error(
+        "{what} of {bytes} bytes would come of it, {most} are taken from a pack of its size (parler.maxObjectSize)"
+    )]
+    Expands {
+        /// What would come.
+        what: &'static str,
+        /// How large it is.
+        bytes: u64,
+        /// How large it may be.
+        most: u64,
+    },
 }
 
 #[cfg(test)]

@@ -81,6 +81,20 @@ impl Repository {
         }
     }
 
+    /// The value of a key that is a number of bytes, as git reads those: `k`, `m` and `g` stand for binary thousands.
+    pub fn config_bytes(&self, key: &str) -> Result<Option<u64>, RepositoryError> {
+        let Some(value) = self.config_string(key)? else {
+            return Ok(None);
+        };
+        match parse_bytes(value.trim()) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(RepositoryError::NotASize {
+                key: key.to_owned(),
+                value,
+            }),
+        }
+    }
+
     /// The configured remotes, in the order in which they first appear.
     pub fn remotes(&self) -> Result<Vec<RemoteConfig>, RepositoryError> {
         let mut remotes: Vec<RemoteConfig> = Vec::new();
@@ -196,6 +210,18 @@ impl Repository {
     }
 }
 
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
+    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 impl Config {
     fn last(&self, key: &str) -> Option<Option<&str>> {
         let key = normal_key(key);
@@ -237,6 +263,22 @@ mod tests {
         assert_eq!(normal_key("Parler.Base"), "parler.base");
         assert_eq!(normal_key("Remote.My.Fork.PushURL"), "remote.My.Fork.pushurl");
         assert_eq!(normal_key("plain"), "plain");
+    }
+
+    #[test]
+    fn sizes_are_gits() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("17", 17),
+            ("3k", 3 << 10),
+            ("128M", 128 << 20),
+            ("2g", 2 << 30),
+        ] {
+            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
+        }
+        for text in ["", "m", "-1", "1.5g", "1 m", "1mm", "1t", "99999999999g"] {
+            assert_eq!(parse_bytes(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::base::BasePolicy;
 use crate::fetch::FetchPolicy;
+use crate::import::ImportLimits;
 use crate::push::{DeepenPolicy, PushPolicy};
 use crate::repository::{Repository, RepositoryError};
 
@@ -18,8 +19,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen`, `parler.downloads` and `parler.fetchBase`. `is_local`:
-    /// the hub is this user's own, where rooms are made unless the configuration forbids it.
+    /// Reads `parler.base`, `parler.createRoom`, `parler.deepen`, `parler.downloads`, `parler.fetchBase` and
+    /// `parler.maxObjectSize`. `is_local`: the hub is this user's own, where rooms are made unless the configuration
+    /// forbids it.
     ///
     /// # Errors
     /// When a value is not of its kind.
@@ -40,7 +42,7 @@ impl Policy {
             fetch: FetchPolicy {
                 fetch_base,
                 downloads,
-                ..FetchPolicy::default()
+                limits: ImportLimits::of(repository)?,
             },
         })
     }

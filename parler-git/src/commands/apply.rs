@@ -89,7 +89,7 @@ fn apply_file(repository: &Repository, path: &Path, shown: &str, output: &mut Ou
     let id = hash(&mut file)
         .and_then(|id| file.rewind().map(|()| id))
         .map_err(|error| reading(&error))?;
-    let mut import = Import::begin(repository, ImportLimits::default())?;
+    let mut import = Import::begin(repository, ImportLimits::of(repository)?)?;
     let incoming = Incoming {
         id,
         size: meta.len(),
@@ -171,6 +171,7 @@ fn kind_of(error: &ImportError) -> ErrorKind {
         | ImportError::TooLarge { .. }
         | ImportError::Truncated { .. }
         | ImportError::WrongId { .. }
+        | ImportError::Pack { .. }
         | ImportError::Refused { .. }
         | ImportError::Incomplete { .. }
         | ImportError::FailedBefore
