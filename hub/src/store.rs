@@ -394,8 +394,8 @@ pub trait Store: Queue {
     /// Joins an existing channel without an invite, as the local hub lets its own user's agents.
     async fn join_channel(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<RoomAnswer, StoreError>;
 
-    /// Ends a membership: an agent's own, or, by an owner, another's. Its invites end with it, and what tokens it made may
-    /// do there; whoever was removed comes in again only by an invite made later. `LastOwner`: the room would have none.
+    /// Ends a membership: an agent's own, or, by an owner, another's. Its invites end with it, what tokens it made may
+    /// do there, and what it has to do with a service's jobs; whoever was removed comes in again only by an invite made later. `LastOwner`: the room would have none.
     async fn end_membership(
         &self,
         room: &RoomName,
@@ -462,7 +462,7 @@ pub trait Store: Queue {
     /// The tokens that the agent made, and those for rooms it owns, by name.
     async fn tokens(&self, agent: AgentId) -> Result<Vec<TokenSummary>, StoreError>;
 
-    /// Ends a token, for its maker or an owner of one of its rooms.
+    /// Ends a token, for its maker or an owner of one of its rooms. What it works on is given back.
     async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError>;
 
     /// The room ([`Need::Head`]).

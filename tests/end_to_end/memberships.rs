@@ -299,3 +299,19 @@ fn a_name_that_could_be_anothers_is_refused_at_connect_and_at_join() {
         assert!(taken.one_error_line().contains(part), "{taken:?}");
     }
 }
+
+#[test]
+fn a_roster_tells_who_serves() {
+    let world = world();
+    let hub = hub_server::start(&world);
+    let (alice, bob) = (world.stranger("alice").on(&hub), world.stranger("bob").on(&hub));
+    // Whoever invites into a service makes it.
+    let code = alice.parler("invite --group svc.review").success().word().to_owned();
+    bob.parler(["join", &code]).success();
+    alice.parler("invite --group build").success();
+    assert!(line_of(&alice, "svc.review", "alice").contains("owner · serves · read to"));
+    assert!(line_of(&alice, "svc.review", "bob").contains("· serves · read to"));
+    assert!(!line_of(&alice, "build", "alice").contains("serves"));
+    let roster = bob.parler("roster --room svc.review --json").success().json();
+    assert_eq!(roster["members"][1]["serves"], true);
+}

@@ -39,6 +39,7 @@ mod rooms;
 mod schema_fuzz;
 mod schemas;
 mod secrets;
+mod service_members;
 mod services;
 mod sessions;
 mod streams;

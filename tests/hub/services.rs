@@ -19,12 +19,12 @@ use crate::client::{blocking, client};
 use crate::fixtures::{assert_shape, fixture};
 use crate::support::{Agent, Answer, Push, TestHub, text_message};
 
-fn service() -> ServiceName {
+pub(crate) fn service() -> ServiceName {
     "review".parse().unwrap()
 }
 
 /// The service's room as who has not been there knows it.
-fn unseen(agent: &Agent) -> RoomAnswer {
+pub(crate) fn unseen(agent: &Agent) -> RoomAnswer {
     let room = service().room();
     RoomAnswer {
         head: Head {
@@ -36,14 +36,14 @@ fn unseen(agent: &Agent) -> RoomAnswer {
     }
 }
 
-fn job_part() -> DispatchPart {
+pub(crate) fn job_part() -> DispatchPart {
     DispatchPart {
         role: "review".into(),
         ..DispatchPart::default()
     }
 }
 
-fn signed(agent: &Agent, part: impl Into<Part>) -> Signed {
+pub(crate) fn signed(agent: &Agent, part: impl Into<Part>) -> Signed {
     Push::new().part(part).sign(agent, &unseen(agent))
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn serve(agent: &Agent) -> Answer {
     agent.post(paths::SERVICES, &json!({ "service": "review" })).await
 }
 
-async fn ask(agent: &Agent, wait_seconds: u64) -> Answer {
+pub(crate) async fn ask(agent: &Agent, wait_seconds: u64) -> Answer {
     let asked = json!({ "id": MessageId::generate(), "leaseSeconds": 15, "waitSeconds": wait_seconds });
     agent.post(&paths::claims(&service()), &asked).await
 }
@@ -100,13 +100,13 @@ pub(crate) fn id(job: &ClaimedJob) -> MessageId {
     Message::parse(job.job.get().as_bytes()).unwrap().id
 }
 
-async fn jobs(agent: &Agent) -> Vec<JobSummary> {
+pub(crate) async fn jobs(agent: &Agent) -> Vec<JobSummary> {
     let list: JobList = agent.get(&paths::jobs(&service(), Seq::ZERO)).await.expect(200).json();
     list.jobs
 }
 
 /// Waits until this agent waits for a job.
-async fn until_it_waits(member: &Agent, seq: Seq, waits: &Agent) {
+pub(crate) async fn until_it_waits(member: &Agent, seq: Seq, waits: &Agent) {
     loop {
         let path = paths::receipts(&service().room(), seq);
         let receipts: Receipts = member.get(&path).await.expect(200).json();

@@ -10,6 +10,7 @@ mod faults;
 mod formats;
 mod idempotency;
 mod io_error;
+mod job_members;
 mod jobs;
 mod log;
 mod members;

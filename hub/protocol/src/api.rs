@@ -266,6 +266,9 @@ pub struct Member {
     /// What it says that it is at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<StatusText>,
+    /// Whether it may work on the jobs of the service whose room this is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub serves: bool,
 }
 
 /// `PUT /v1/status`: what I say that I am at, for those who look at a roster.

@@ -435,6 +435,7 @@ fn every_request_and_answer_is_as_written_down() {
                 last_seen: 1_796_000_000_000,
                 wake: WakePath::Stream,
                 status: Some("reviewing the checkout".parse().unwrap()),
+                serves: false,
             }],
             requests: vec![JoinRequest {
                 id: bob,

@@ -74,7 +74,9 @@ pub(crate) async fn claim(
                 () = &mut deadline => break,
                 () = &mut stopping => break,
             }
-            outcome = call.run(|| call.store().claim(ask())).await?;
+            // As the one that it was when it began to wait.
+            call.check_not_ended().await?;
+            outcome = call.store().claim(ask()).await?;
         }
     }
     answer(&call, service, outcome)

@@ -78,6 +78,10 @@ pub(crate) async fn revoke(
         .and_then(|(_, name)| name.parse().ok());
     let name = name.ok_or_else(Refusal::not_found)?;
     let summary = state.store.revoke_token(principal.agent, &name, state.now_ms()).await?;
+    for grant in &summary.rooms {
+        // A job that it worked on is for others now.
+        state.wake.notify_facts(&grant.room.key());
+    }
     tracing::info!(agent = %principal.agent, token = %summary.name, "revoked a token");
     json(StatusCode::OK, &summary)
 }

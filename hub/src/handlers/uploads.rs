@@ -7,7 +7,7 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use parler_protocol::api::{BeginUpload, UploadProgress};
-use parler_protocol::{ErrorCode, UploadId, paths};
+use parler_protocol::{ErrorCode, ServiceName, UploadId, paths};
 
 use crate::answer::json;
 use crate::body::{BodyReader, Json, content_length, media_type};
@@ -28,6 +28,10 @@ pub(crate) async fn begin(
     let most = call.state.options.limits.max_blob_bytes;
     if request.size.is_some_and(|size| size > most) {
         return Err(Refusal::too_large("the blob is", most));
+    }
+    if ServiceName::of_room(&call.room).is_some() {
+        // What a job brings may come before it, also of who has not been there.
+        call.enter_service().await?;
     }
     let place = checked_place(&call).await?;
     let uploads = &call.state.uploads;

@@ -73,7 +73,7 @@ pub struct HeldJob {
 pub enum Renewal {
     /// It is the worker's until then, milliseconds since 1970.
     Until(i64),
-    /// Its requester has called it off.
+    /// Its requester has called it off, or left.
     Cancelled,
 }
 
@@ -91,8 +91,8 @@ pub struct JobPage {
 /// The part of a [`Store`](super::Store) that has to do with the jobs of services, besides the messages about them.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
-    /// Makes an agent one that serves, as far as it may be without an invite. Whether the service was made for it: with it
-    /// as its owner. `NotServing`: it is a member that does not serve.
+    /// Makes an agent one that serves, as far as it may be without an invite; an owner always may. Whether the service was
+    /// made for it: with it as its owner. `NotServing`: it is a member that does not serve.
     async fn serve(
         &self,
         agent: AgentId,

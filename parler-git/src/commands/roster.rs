@@ -27,7 +27,8 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         let who = text::name_and_role(member.name.as_str(), member.role.as_ref().map(AgentName::as_str));
         let owner = if member.owner { " · owner" } else { "" };
         let key = &member.id.to_string()[..KEY_CHARS];
-        let facts = format!(" · key {key}{owner} · read to {}", member.cursor);
+        let serves = if member.serves { " · serves" } else { "" };
+        let facts = format!(" · key {key}{owner}{serves} · read to {}", member.cursor);
         output.line(&screen::fit("", &who, &facts))?;
         let wake = match member.wake {
             WakePath::Stream => "watching now",

@@ -71,7 +71,7 @@ pub struct ClaimRenewed {
     pub lease_until: i64,
     /// How much of that is left, milliseconds; 0 where the job was cancelled.
     pub lease_ms: u64,
-    /// Whether its requester has called it off: nobody waits for a result any more.
+    /// Whether its requester has called it off, or left: nobody waits for a result any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
 }
@@ -90,7 +90,7 @@ pub enum JobState {
     Failed,
     /// Called off by who asked for it.
     Cancelled,
-    /// Given up by the hub: too many of those who took it were never heard of again.
+    /// Given up by the hub: too many of those who took it were never heard of again, or who asked for it has left.
     Dead,
 }
 

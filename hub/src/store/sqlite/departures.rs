@@ -1,5 +1,5 @@
 //! How an agent ceases to be in a room or to own it, and a room to be. A membership takes the invites that its agent made
-//! with it, and what tokens of its agent may do there.
+//! with it, what tokens of its agent may do there, and what it had to do with jobs.
 
 use parler_protocol::api::RoomAnswer;
 use parler_protocol::{AgentId, BundleId, RoomKind, RoomName};
@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::failure::Failure;
 use super::outsiders::{self, Standing};
 use super::rooms::{self, RoomRow};
-use super::{agent_id, agents, members};
+use super::{agent_id, agents, jobs, members};
 use crate::store::{DeletedRoom, StoreError};
 
 /// The room for one of its owners.
@@ -59,6 +59,9 @@ pub(super) fn end_membership(
         false => rooms::of_member(connection, room, by)?.0,
     };
     let agent = member(connection, &room, agent)?;
+    if room.kind == RoomKind::Service {
+        jobs::forget_member(connection, room.row, agent, now)?;
+    }
     for statement in [
         "DELETE FROM members WHERE room = ?1 AND agent = ?2",
         "DELETE FROM invites WHERE room = ?1 AND invited_by = ?2",

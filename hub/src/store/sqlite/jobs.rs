@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::batch::Batch;
 use super::failure::Failure;
 use super::rooms::RoomRow;
-use super::{agent_id, agents, column, members, outsiders, parsed, rooms, seq_of, tokens};
+use super::{agent_id, agents, column, departures, members, names, outsiders, parsed, rooms, seq_of, tokens};
 use crate::store::{Append, Claim, ClaimOutcome, HeldJob, JobPage, MayServe, Need, Renewal, StoreError};
 
 /// What an append does to the queue.
@@ -100,13 +100,20 @@ pub(super) fn serve(
     }
     match membership {
         Some(_) if members::serves(connection, found.row, agent)? => {}
-        Some(_) if may == MayServe::Everybody => members::set_serving(connection, found.row, agent)?,
-        Some(_) => return Err(StoreError::NotServing(found.name).into()),
-        None if may == MayServe::Everybody && !is_outside(connection, found.row, agent)? => {
-            members::insert(connection, found.row, agent, false, now)?;
+        Some(membership) if membership.is_owner || may == MayServe::Everybody => {
             members::set_serving(connection, found.row, agent)?;
         }
-        None => return Err(StoreError::NotFound.into()),
+        Some(_) => return Err(StoreError::NotServing(found.name).into()),
+        None => {
+            // One that its last member has left is whose comes first.
+            let is_first = !departures::has_owner(connection, found.row)?;
+            let may_come = may == MayServe::Everybody || is_first && may == MayServe::First;
+            if !may_come || is_outside(connection, found.row, agent)? {
+                return Err(StoreError::NotFound.into());
+            }
+            members::insert(connection, found.row, agent, is_first, now)?;
+            members::set_serving(connection, found.row, agent)?;
+        }
     }
     Ok((found.answer(batch.head(&found).head()), false))
 }
@@ -123,13 +130,16 @@ pub(super) fn enter(
     let (found, membership) = rooms::find(connection, room, Some(agent))?.ok_or(StoreError::NotFound)?;
     let is_new = membership.is_none();
     if is_new {
-        // A token is no member, whoever made it; and who was sent away does not come back by itself.
+        // A token is no member, whoever made it; who was sent away does not come back by itself; and where the last one who
+        // served has left there is nobody to ask.
         if found.kind != RoomKind::Service
             || tokens::is_token(connection, agent)?
             || is_outside(connection, found.row, agent)?
+            || !departures::has_owner(connection, found.row)?
         {
             return Err(StoreError::NotFound.into());
         }
+        names::check_in_room(connection, found.row, agent)?;
         members::insert(connection, found.row, agent, false, now)?;
     }
     Ok((found.answer(batch.head(&found).head()), is_new))
@@ -291,7 +301,9 @@ pub(super) fn renew(
     let connection = batch.connection;
     let (room, agent) = for_server(connection, room, agent)?;
     let job = by_seq(connection, room.row, fence.seq)?.ok_or(StoreError::StaleFence(fence.seq))?;
-    if job.is_of(agent, fence) && job.state == JobState::Cancelled {
+    // Who asked for it has called it off, or has left: then it was given up before its lease ended.
+    let is_off = job.state == JobState::Cancelled || job.state == JobState::Dead && job.lease_until == 0;
+    if job.is_of(agent, fence) && is_off {
         return Ok(Renewal::Cancelled);
     }
     if !job.is_held(agent, fence, now) {
@@ -325,6 +337,34 @@ pub(super) fn release(
     connection
         .prepare_cached("UPDATE jobs SET state = 'waiting', lease_until = NULL WHERE message = ?1")?
         .execute([job.message])?;
+    Ok(())
+}
+
+/// Ends what an agent and its tokens have to do with a service's jobs, as its membership ends: what they work on is
+/// offered to others, as if they had not claimed it, and what they asked for is given up.
+pub(super) fn forget_member(connection: &Connection, room: i64, agent: i64, now: i64) -> Result<(), Failure> {
+    // Not given back in time is still an attempt.
+    expire(connection, room, now)?;
+    for statement in [
+        "UPDATE jobs SET state = 'dead', lease_until = NULL WHERE room = ?1 AND state IN ('waiting', 'claimed')
+             AND requester IN (SELECT ?2 UNION ALL SELECT agent FROM tokens WHERE created_by = ?2)",
+        "UPDATE jobs SET state = 'waiting', lease_until = NULL WHERE room = ?1 AND state = 'claimed'
+             AND owner IN (SELECT ?2 UNION ALL SELECT agent FROM tokens WHERE created_by = ?2)",
+    ] {
+        connection.prepare_cached(statement)?.execute((room, agent))?;
+    }
+    Ok(())
+}
+
+/// Gives back what a token works on, as it is revoked.
+pub(super) fn forget_token(connection: &Connection, agent: i64, now: i64) -> Result<(), Failure> {
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET state = 'waiting', lease_until = NULL
+             WHERE room IN (SELECT room FROM token_rooms WHERE agent = ?1)
+                 AND state = 'claimed' AND owner = ?1 AND lease_until > ?2",
+        )?
+        .execute((agent, now))?;
     Ok(())
 }
 

@@ -102,7 +102,7 @@ pub(super) fn list(
 ) -> Result<(RoomAnswer, Vec<Member>), Failure> {
     let (room, _) = rooms::of_member(connection, room, agent)?;
     let mut select = connection.prepare_cached(
-        "SELECT a.id, a.name, a.role, m.is_owner, m.cursor, a.last_seen, a.status
+        "SELECT a.id, a.name, a.role, m.is_owner, m.cursor, a.last_seen, a.status, m.serves
          FROM members m JOIN agents a ON a.agent = m.agent WHERE m.room = ?1 ORDER BY m.member",
     )?;
     let mut rows = select.query([room.row])?;
@@ -118,6 +118,7 @@ pub(super) fn list(
             // Only the hub itself knows.
             wake: WakePath::None,
             status: optional(row, 6)?,
+            serves: row.get(7)?,
         });
     }
     Ok((room.answer(room.end.head()), members))

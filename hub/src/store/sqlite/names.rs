@@ -35,7 +35,7 @@ pub(super) fn check_in_rooms(connection: &Connection, agent: i64, name: &AgentNa
         "SELECT a.name, r.name
          FROM members mine JOIN members m ON m.room = mine.room JOIN agents a ON a.agent = m.agent
               JOIN rooms r ON r.room = m.room
-         WHERE m.agent <> ?1 AND mine.agent = ?1 AND r.kind = 'channel'",
+         WHERE m.agent <> ?1 AND mine.agent = ?1 AND r.kind <> 'dm'",
         [agent],
         name,
     )

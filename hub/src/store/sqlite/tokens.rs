@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, parsed, rooms};
+use super::{agent_id, agents, jobs, parsed, rooms};
 use crate::store::{Need, NewToken, StoreError, TokenHash, TokenHolder};
 
 const COLUMNS: &str =
@@ -159,6 +159,7 @@ pub(super) fn revoke(batch: &mut Batch<'_>, by: &AgentId, name: &TokenName, now:
     connection
         .prepare_cached("UPDATE tokens SET revoked_at = ?2 WHERE agent = ?1 AND revoked_at IS NULL")?
         .execute((agent, now))?;
+    jobs::forget_token(connection, agent, now)?;
     let found = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
     Ok(summary(connection, found, Some(by))?.summary)
 }
