@@ -377,6 +377,8 @@ impl std::fmt::Display for Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     const PIN: &str = "refs/parler/0123456789ab";
@@ -415,7 +417,13 @@ mod tests {
         let [old, other, empty, pruned] = names.map(|name| format!("refs/parler/{name}"));
         fs::write(place.join(&pruned), &value).unwrap();
         let before = lock(place, &old, &value);
-        std::thread::sleep(PAUSE * 4);
+        let earlier = SystemTime::now() - QUERY_PATIENCE;
+        File::options()
+            .write(true)
+            .open(&before)
+            .unwrap()
+            .set_modified(earlier)
+            .unwrap();
         let names = [
             PIN,
             &old,
@@ -453,9 +461,9 @@ mod tests {
         let mut lines = vec![format!("pin {OID} {PIN}")];
         lines.extend(locks.iter().zip(names).take(4).map(|(lock, name)| held(lock, name)));
         claim(place, "dead", &lines);
-        std::thread::sleep(PAUSE * 4);
-        fs::remove_file(&locks[2]).unwrap();
-        lock(place, "refs/heads/taken", "");
+        // Made while the other is there, so that it is another file.
+        let taken = lock(place, "refs/heads/other", "");
+        fs::rename(taken, &locks[2]).unwrap();
         fs::write(&locks[4], OID).unwrap();
         sweep(place);
         assert_eq!(locks.map(|lock| lock.exists()), [false, false, true, true, true]);

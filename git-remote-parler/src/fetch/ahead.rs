@@ -182,9 +182,10 @@ impl Shared {
         // Whatever happens in here, nobody waits for it for ever.
         let _ended = Ended(spool);
         let wanted = &self.legs[leg].bundles;
-        let Ok(file) = nameless(&self.directory).and_then(|file| spool.keep(file)) else {
+        let Ok(file) = nameless(&self.directory) else {
             return End::LeftOff;
         };
+        let file = spool.keep(file);
         if !has_room(&file, self.legs[leg].bytes) {
             return End::LeftOff;
         }
@@ -193,17 +194,16 @@ impl Shared {
         let Ok(mut stream) = client.bundles(&self.room, &ids) else {
             return End::LeftOff;
         };
+        let mut piece = vec![0; PIECE_BYTES];
         for wanted in wanted {
             let reader = match stream.next() {
                 Ok(reader) => reader,
                 Err(failure) => return End::Failed(Some(failure)),
             };
-            let as_signed = reader.filter(|reader| reader.id == wanted.id && reader.size == wanted.size);
-            let Some(mut reader) = as_signed else {
+            let Some(mut reader) = reader.filter(|reader| wanted.is(reader)) else {
                 return End::NotSent;
             };
             spool.begin_bundle();
-            let mut piece = vec![0; PIECE_BYTES];
             loop {
                 let read = match reader.read(&mut piece) {
                     Ok(0) => break,
@@ -303,10 +303,10 @@ impl Spool {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, file: File) -> io::Result<Arc<File>> {
+    fn keep(&self, file: File) -> Arc<File> {
         let file = Arc::new(file);
         self.progress().file = Some(Arc::clone(&file));
-        Ok(file)
+        file
     }
 
     fn begin_bundle(&self) {

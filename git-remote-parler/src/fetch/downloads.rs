@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parler_client::{BundleStream, Client};
+use parler_client::{BundleReader, BundleStream, Client};
 use parler_protocol::limits::MAX_BUNDLES_PER_REQUEST;
 use parler_protocol::{BundleId, RoomName};
 
@@ -23,6 +23,13 @@ const AT_ONCE: usize = 4;
 pub(super) struct Wanted {
     pub(super) id: BundleId,
     pub(super) size: u64,
+}
+
+impl Wanted {
+    /// Whether this is what the hub says it sends.
+    pub(super) fn is(&self, sent: &BundleReader<'_, '_>) -> bool {
+        sent.id == self.id && sent.size == self.size
+    }
 }
 
 /// Bundles that are asked for in one request.
@@ -167,7 +174,7 @@ impl<'a> Downloads<'a> {
         }
         if let Source::Hub(stream) = &mut self.source {
             let sent = stream.next()?;
-            if !sent.is_some_and(|sent| sent.id == wanted.id && sent.size == wanted.size) {
+            if !sent.is_some_and(|sent| wanted.is(&sent)) {
                 return Err(not_sent());
             }
         }
@@ -217,7 +224,7 @@ impl<'a> Downloads<'a> {
         let mut stream = self.ask(leg, number).map_err(into_io)?;
         let wanted = self.legs[leg].bundles[number];
         let sent = stream.next().map_err(io::Error::other)?;
-        if !sent.is_some_and(|sent| sent.id == wanted.id && sent.size == wanted.size) {
+        if !sent.is_some_and(|sent| wanted.is(&sent)) {
             return Err(io::Error::new(ErrorKind::InvalidData, "the hub sent another bundle"));
         }
         io::copy(&mut (&mut stream).take(done), &mut io::sink())?;
