@@ -163,7 +163,7 @@ fn a_name_means_the_key_that_it_is_known_by() {
     // Who has read nothing of either does not know which.
     let several = carol.parler("send --to bob you").code(6);
     assert!(several.one_error_line().contains("2 are called bob"), "{several:?}");
-    // A room in which somebody else was there first makes nobody of the one who is known.
+    // One room in which the name is another's is enough to ask, whoever is known by it elsewhere.
     alice.parler("invite --group side").success();
     says("BOB", "side");
     alice.parler("recv --room side").success();

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
 
-use parler_harness::{DEADLINE, Gate, Repository, Snapshot, World, end_process};
+use parler_harness::{Gate, Repository, Snapshot, World, end_process, look_for};
 use rustix::process::{Signal, kill_process};
 
 use super::ended_commands::half_written;
@@ -282,11 +281,10 @@ fn locks_of_a_child_that_is_killed_among_them_are_known_and_those_of_others_are_
         // Somebody else's. git waits for it with the first pin locked.
         fs::write(&full, "").unwrap();
         let running = bobs.user().start_git("parler apply 1 --room try");
-        let begun = Instant::now();
-        while !short.exists() {
-            assert!(begun.elapsed() < DEADLINE, "the first pin is not locked");
-            std::thread::yield_now();
-        }
+        look_for(
+            || short.exists().then_some(()),
+            || "the first pin is not locked".to_owned(),
+        );
         if whole {
             running.signal_group(Signal::KILL);
             running.wait().either();
@@ -295,12 +293,14 @@ fn locks_of_a_child_that_is_killed_among_them_are_known_and_those_of_others_are_
             fs::remove_file(&full).unwrap();
         } else {
             // The first, and then the one that is asked without what vouched for the base.
-            while !running.has_ended() {
+            let end_it = || {
                 let is_it = |(_, line): &(u32, String)| line.contains(" update-ref ");
                 if let Some((process, _)) = command_lines(&world).find(is_it) {
                     end_process(process);
                 }
-            }
+                running.has_ended().then_some(())
+            };
+            look_for(end_it, || "it does not end with its children".to_owned());
             let said = running.wait().either();
             assert!(!said.is_success(), "{said:?}");
             says_that_it_was_ended(&said);
@@ -318,9 +318,6 @@ fn locks_of_a_child_that_is_killed_among_them_are_known_and_those_of_others_are_
 
 /// Waits until no git child of this world runs, whoever its parent was.
 fn wait_for_end_of_git(world: &World) {
-    let begun = Instant::now();
-    while command_lines(world).any(|(_, line)| line.contains(" update-ref ")) {
-        assert!(begun.elapsed() < DEADLINE, "a git child does not end");
-        std::thread::yield_now();
-    }
+    let none_runs = || !command_lines(world).any(|(_, line)| line.contains(" update-ref "));
+    look_for(|| none_runs().then_some(()), || "a git child does not end".to_owned());
 }

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use parler_harness::{Agent, CuttingProxy, DEADLINE, HubProcess, Mishap, Point, Repository, Snapshot, World};
+use parler_harness::{Agent, CuttingProxy, HubProcess, Mishap, Point, Repository, Snapshot, World};
 use rustix::process::{Signal, kill_process};
 
 use super::shallow::helper_of;
@@ -133,14 +132,9 @@ impl Ended<'_, '_> {
         let what = format!("{}: {signal:?} at {place:?}, alone: {is_alone}", self.command);
         self.stage.proxy.break_at(place, Mishap::Stall);
         let running = self.agent.start_git(self.command);
-        let begun = Instant::now();
-        while !self.stage.proxy.has_broken() {
-            if running.has_ended() {
-                running.wait().success();
-                return false;
-            }
-            assert!(begun.elapsed() < DEADLINE, "{what}: neither begins nor ends");
-            std::thread::yield_now();
+        if !self.stage.proxy.breaks_before_end_of(&running) {
+            running.wait().success();
+            return false;
         }
         if is_alone {
             // Git says what it thinks of a helper that goes away.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use parler_harness::{Agent, Answer, Running, World};
+use parler_harness::{Agent, Answer, Running, World, look_for};
 use parler_protocol::{BundleId, FilePart};
 use rustix::process::Signal;
 
@@ -217,9 +217,8 @@ fn nothing_is_left_when_a_fetch_is_interrupted() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let fetching = bob.start_parler("fetch 1");
         // As soon as anything of it is there.
-        while names(bob.directory()).is_empty() && running(&fetching) {
-            std::thread::yield_now();
-        }
+        let is_begun = || !names(bob.directory()).is_empty() || !running(&fetching);
+        look_for(|| is_begun().then_some(()), || "it neither begins nor ends".to_owned());
         fetching.signal_group(signal);
         let _ = fetching.wait().either();
         let left = names(bob.directory());

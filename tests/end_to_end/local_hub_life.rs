@@ -6,9 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use parler_harness::{Agent, DEADLINE, LocalHub, World};
+use parler_harness::{Agent, LocalHub, World, look_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -280,19 +279,17 @@ fn an_idle_hub_has_no_timer() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     drop(connection);
 
-    let begun = Instant::now();
-    loop {
+    let calls = || -> Vec<_> {
         let tasks = fs::read_dir(format!("/proc/{}/task", hub.pid())).unwrap();
-        let calls: Vec<_> = tasks
+        tasks
             .map(|task| fs::read_to_string(task.unwrap().path().join("syscall")).unwrap_or_default())
-            .collect();
-        if calls.iter().all(|call| waits_untimed(call)) {
-            break;
-        }
-        // Threads that helped with the start end after 10 s without work, which nothing tells us of.
-        assert!(begun.elapsed() < DEADLINE, "{calls:#?}");
-        thread::sleep(Duration::from_millis(20));
-    }
+            .collect()
+    };
+    // Threads that helped with the start end after 10 s without work, which nothing tells us of.
+    look_for(
+        || calls().iter().all(|call| waits_untimed(call)).then_some(()),
+        || format!("{:#?}", calls()),
+    );
     hub.signal(Signal::TERM);
     hub.wait().success();
 }

@@ -1,9 +1,8 @@
 //! Pushes and fetches whose hub is ended, politely or at once, and started again at places all over them: what was asked for
 //! happens once, whether the command outlived that or had to be run again.
 
-use parler_harness::{Agent, Answer, Carried, CuttingProxy, DEADLINE, HubProcess, Mishap, Point, Snapshot};
+use parler_harness::{Agent, Answer, Carried, CuttingProxy, HubProcess, Mishap, Point, Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
-use std::time::Instant;
 
 use super::cut_commands::{Stage, stage};
 use super::untouched::assert_tidy;
@@ -41,17 +40,9 @@ fn past_restart(
 ) -> Option<Answer> {
     proxy.break_at(point, Mishap::Stall);
     let running = agent.start_git(command);
-    let begun = Instant::now();
-    while !proxy.has_broken() {
-        if running.has_ended() {
-            running.wait().success();
-            return None;
-        }
-        assert!(
-            begun.elapsed() < DEADLINE,
-            "{command}: {point:?}: neither begins nor ends"
-        );
-        std::thread::yield_now();
+    if !proxy.breaks_before_end_of(&running) {
+        running.wait().success();
+        return None;
     }
     match end {
         End::AtOnce => {

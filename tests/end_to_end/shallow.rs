@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, Repository, Running, World, end_process, look_for};
+use parler_harness::{Repository, Running, World, end_process, look_for};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -248,7 +248,6 @@ fn deepening<'w>(world: &'w World, shallow: &Repository<'w>) -> (Running, std::f
     let pipe = send_slowly(world, shallow);
     let push = shallow.user().start_git("push parler::room/try HEAD:refs/heads/topic");
     wait_for_lock(shallow);
-    let begun = Instant::now();
     let is_noted = || {
         let names = std::fs::read_dir(shallow.git_dir()).unwrap();
         let mut claims = names.map(|entry| entry.unwrap()).filter(|entry| {
@@ -257,10 +256,7 @@ fn deepening<'w>(world: &'w World, shallow: &Repository<'w>) -> (Running, std::f
         });
         claims.any(|claim| std::fs::read_to_string(claim.path()).is_ok_and(|text| text.contains("held ")))
     };
-    while !is_noted() {
-        assert!(begun.elapsed() < DEADLINE, "the lock is not noted");
-        std::thread::yield_now();
-    }
+    look_for(|| is_noted().then_some(()), || "the lock is not noted".to_owned());
     shallow.git("config --unset remote.origin.uploadpack").success();
     (push, pipe)
 }

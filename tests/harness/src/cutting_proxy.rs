@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::look_for;
+use crate::{Running, look_for};
 
 /// Where to cut a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +181,19 @@ impl CuttingProxy {
     /// Whether what was to happen has happened.
     pub fn has_broken(&self) -> bool {
         lock(&self.shared.trouble).ahead.is_none()
+    }
+
+    /// Waits until what was to happen has happened. False: the command has ended before.
+    #[track_caller]
+    pub fn breaks_before_end_of(&self, command: &Running) -> bool {
+        let either = || match self.has_broken() {
+            true => Some(true),
+            false => command.has_ended().then(|| self.has_broken()),
+        };
+        look_for(either, || {
+            let ahead = lock(&self.shared.trouble).ahead;
+            format!("neither {ahead:?} is reached nor does the command end")
+        })
     }
 
     /// Lets what stands still go on, also to a hub whose client has gone.
