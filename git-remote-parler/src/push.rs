@@ -80,14 +80,9 @@ pub type ExtraParts<'a> = &'a dyn Fn(Option<BundleId>) -> Vec<Part>;
 /// What a bundle that the room has brings over its base, as far as this repository can say. Whether the work tree has
 /// other changes is said only where the bundle's commit is checked out: they are no part of it otherwise.
 pub fn work_of_bundle(repository: &Repository, state: &RoomState, id: &BundleId) -> Option<Work> {
-    let work = work::of_bundle(repository, state, id)?;
     let head = repository.resolve("HEAD").ok().map(|head| head.oid);
-    let bundle = state.bundle(id)?;
-    let is_checked_out = bundle.refs().first().map(|tip| tip.oid) == head;
-    Some(Work {
-        dirty: work.dirty.filter(|_| is_checked_out),
-        ..work
-    })
+    let is_checked_out = state.bundle(id)?.refs().first().map(|tip| tip.oid) == head;
+    work::of_bundle(repository, state, id, is_checked_out)
 }
 
 /// What is to be pushed.

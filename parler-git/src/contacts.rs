@@ -42,7 +42,7 @@ pub(crate) fn person(trust: &Trust, hub: &HubId, room: &RoomName, people: &[Pers
         let belongs = |names: &mut Names| names.belongs(contact.name.as_str(), &contact.id);
         Known::of([trust.with_names(hub, room, belongs)].into_iter())
     };
-    let found = find(&contacts, wanted, known)?;
+    let found = find(&contacts, wanted, known).map_err(|error| error.of_room(room))?;
     Ok(Person {
         id: found.id,
         name: found.name.clone(),
@@ -241,7 +241,7 @@ fn nobody(agents: &[Contact], wanted: &str) -> Error {
         Some(contact) => format!("{what}; one whose name only looks so is {}", described(contact)),
         None => what,
     };
-    Error::new(ErrorKind::NotFound, what).then("git parler roster --room ROOM lists who is in one")
+    Error::new(ErrorKind::NotFound, what).then("git parler roster --room ROOM lists who is there")
 }
 
 /// Others whose names cannot be told from the one that was found.

@@ -390,6 +390,11 @@ impl Context {
 
     /// The room that is meant, where one is.
     pub(crate) fn room_if_any(&self) -> Result<Option<RoomName>> {
+        self.room_said_if_any(Opening::Made)
+    }
+
+    /// As [`Context::room_if_any`]; `opening` is for a direct room that is not there.
+    fn room_said_if_any(&self, opening: Opening) -> Result<Option<RoomName>> {
         let config = self.config("parler.room")?;
         let places = [
             (self.globals.room.as_deref(), "--room"),
@@ -403,7 +408,7 @@ impl Context {
             if let Some(room) = self.direct.get() {
                 return Ok(Some(room.clone()));
             }
-            let room = self.direct_room(&self.client()?, agent)?;
+            let room = self.direct_room(&self.client()?, agent, opening)?;
             return Ok(Some(self.direct.get_or_init(|| room).clone()));
         }
         let room = parse_room(name, from)?;
@@ -412,14 +417,6 @@ impl Context {
             let _ = self.client().and_then(|client| self.rooms(&client));
         }
         Ok(Some(room))
-    }
-
-    /// The room that a command needs, which makes none: a direct room is one that the agent is in already.
-    pub(crate) fn room_unopened(&self) -> Result<RoomName> {
-        let Some(agent) = self.globals.room.as_deref().and_then(|name| name.strip_prefix(DIRECT)) else {
-            return self.room();
-        };
-        contacts::direct_room(&self.client()?, &self.trust, agent, Opening::Missing, &mut Vec::new())
     }
 
     /// The direct room with an agent that a remote names, where the agent is known and the room is there.
@@ -439,9 +436,9 @@ impl Context {
     }
 
     /// The direct room with an agent, by its name, role or key.
-    pub(crate) fn direct_room(&self, client: &Client, agent: &str) -> Result<RoomName> {
+    pub(crate) fn direct_room(&self, client: &Client, agent: &str, opening: Opening) -> Result<RoomName> {
         let mut remarks = Vec::new();
-        let room = contacts::direct_room(client, &self.trust, agent, Opening::Made, &mut remarks);
+        let room = contacts::direct_room(client, &self.trust, agent, opening, &mut remarks);
         self.notices.borrow_mut().extend(remarks);
         room
     }
@@ -465,7 +462,12 @@ impl Context {
 
     /// The room that a command needs.
     pub(crate) fn room(&self) -> Result<RoomName> {
-        self.room_if_any()?.ok_or_else(|| {
+        self.room_said(Opening::Made)
+    }
+
+    /// As [`Context::room`]; with [`Opening::Missing`] a direct room is one that the agent is in already.
+    pub(crate) fn room_said(&self, opening: Opening) -> Result<RoomName> {
+        self.room_said_if_any(opening)?.ok_or_else(|| {
             Error::usage("which room is not said").then("add --room ROOM, or once: git config parler.room ROOM")
         })
     }

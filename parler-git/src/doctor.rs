@@ -300,12 +300,25 @@ fn outbox(context: &Context, identity: Option<&Identity>) -> Option<Check> {
         .iter()
         .filter(|waiting| waiting.queued.refused.is_some())
         .count();
+    let here = outbox.hub();
+    let held = waiting
+        .iter()
+        .filter(|waiting| waiting.queued.refused.is_none() && waiting.queued.is_for_another(here))
+        .count();
     let count = text::count(waiting.len() as u64, "message");
-    match (waiting.len(), refused) {
-        (0, _) => None,
-        (_, 0) => Some(
+    match (waiting.len(), refused, held) {
+        (0, _, _) => None,
+        (_, 0, 0) => Some(
             Check::new(NAME, Status::Warning, format!("{count} not sent yet"))
                 .mended_by("the next command that reaches the hub sends them"),
+        ),
+        (_, 0, _) => Some(
+            Check::new(
+                NAME,
+                Status::Warning,
+                format!("{count} not sent yet, {held} of them for the hub that was here before"),
+            )
+            .mended_by("git parler outbox"),
         ),
         _ => Some(
             Check::new(

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use parler_client::ClientError;
-use parler_protocol::{ErrorCode, Problem};
+use parler_protocol::{ErrorCode, Problem, RoomName};
 use serde_json::{Value, json};
 
 use crate::{room_labels, text};
@@ -131,6 +131,14 @@ impl Error {
                 next.replace(LISTING, &format!("{LISTING}{option}"))
             }
         });
+        self
+    }
+
+    /// Says which room it is in the command that comes next, where that leaves it open.
+    pub(crate) fn of_room(mut self, room: &RoomName) -> Self {
+        self.next = self
+            .next
+            .map(|next| next.replace("--room ROOM", &format!("--room {room}")));
         self
     }
 
@@ -308,11 +316,10 @@ impl From<Problem> for Error {
                 ..error
             }
             .then("ask for a new one: git parler invite --group ROOM"),
-            ErrorCode::NameTaken => {
-                error.then("choose another name: --as NAME; or an owner removes the other: git parler remove")
-            }
-            ErrorCode::LastOwner => error.then("make another member an owner first: git parler owner AGENT"),
-            ErrorCode::NotOwner => error.then("git parler roster shows the owners"),
+            ErrorCode::NameTaken => error.then(
+                "choose another name: git parler connect --as NAME; or an owner removes the other: git parler remove",
+            ),
+            ErrorCode::NameReserved => error.then("choose another name; of an agent: git parler connect --as NAME"),
             ErrorCode::NotAdmitted => error.then("git parler join CODE"),
             ErrorCode::TokenEnded => error.then("a member makes a new one: git parler token create"),
             ErrorCode::TokenScope => error.then("git parler whoami shows what it may do"),

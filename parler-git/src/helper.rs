@@ -18,6 +18,7 @@ use parler_client::{Client, ClientError};
 use parler_protocol::{ErrorCode, RoomName};
 
 use crate::cli::Globals;
+use crate::contacts::Opening;
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
@@ -57,6 +58,15 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         }
     }
 }
+
+/// What somebody has to do about who this agent is: the next command is told, as `git parler` tells it.
+const KEEPS_ITS_NEXT: &[ErrorCode] = &[
+    ErrorCode::ApprovalPending,
+    ErrorCode::ApprovalRefused,
+    ErrorCode::NameReserved,
+    ErrorCode::NameTaken,
+    ErrorCode::NotAdmitted,
+];
 
 /// What the helper says of its version.
 pub(crate) fn version() -> String {
@@ -118,7 +128,7 @@ fn told(context: &Context, error: &SessionError) -> String {
         _ => None,
     };
     match client {
-        Some(ClientError::Problem(problem)) if problem.code == ErrorCode::NotAdmitted => {
+        Some(ClientError::Problem(problem)) if KEEPS_ITS_NEXT.contains(&problem.code) => {
             context.naming_the_agent(problem.clone().into()).line()
         }
         Some(
@@ -199,7 +209,7 @@ impl Surroundings for Program<'_> {
         client: &Client,
         agent: &str,
     ) -> std::result::Result<RoomName, Box<dyn StdError + Send + Sync>> {
-        Ok(self.context.direct_room(client, agent)?)
+        Ok(self.context.direct_room(client, agent, Opening::Made)?)
     }
 
     fn terminal(&self) -> Terminal {

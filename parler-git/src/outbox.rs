@@ -77,6 +77,11 @@ impl Queued {
         }
     }
 
+    /// Whether it is for another hub than the one that is here, as far as both are known.
+    pub(crate) fn is_for_another(&self, here: Option<HubId>) -> bool {
+        self.hub.zip(here).is_some_and(|(hub, here)| hub != here)
+    }
+
     /// What it says, for its own author.
     pub(crate) fn parts(&self) -> Vec<Part> {
         self.parts.iter().map(Part::from_value).collect()
@@ -123,13 +128,8 @@ impl Outbox {
     }
 
     /// The hub that was there when this agent last spoke to it.
-    fn hub(&self) -> Option<HubId> {
+    pub(crate) fn hub(&self) -> Option<HubId> {
         self.session.load().map(|session| session.hub)
-    }
-
-    /// Whether a draft is for another hub than the one that was there last.
-    pub(crate) fn is_for_another_hub(&self, queued: &Queued) -> bool {
-        queued.hub.is_some() && self.hub().is_some_and(|hub| queued.hub != Some(hub))
     }
 
     /// How many drafts wait, without reading them. Costs one look at a directory that is not there where none ever did.

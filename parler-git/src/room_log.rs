@@ -71,10 +71,19 @@ pub(crate) fn read_message(client: &Client, hub: &HubId, room: &RoomName, seq: S
         .next())
 }
 
-/// What a failed call on a room means: a room that is not there is named.
+/// What a failed call on a room means: a room that is not there is named, and the next command says which it is about.
 pub(crate) fn in_room(room: &RoomName, error: ClientError) -> Error {
     match error.code() {
         Some(ErrorCode::NotFound) => Error::no_room(room),
+        Some(ErrorCode::ApprovalRefused) => Error::from(error).then(format!(
+            "an owner may think again: git parler admit AGENT --room {room}"
+        )),
+        Some(ErrorCode::LastOwner) => Error::from(error).then(format!(
+            "make another member an owner first: git parler owner AGENT --room {room}"
+        )),
+        Some(ErrorCode::NotOwner) => {
+            Error::from(error).then(format!("git parler roster --room {room} shows the owners"))
+        }
         _ => error.into(),
     }
 }

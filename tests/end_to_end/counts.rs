@@ -65,6 +65,35 @@ fn a_push_with_a_handoff_has_two_children_more() {
     assert!((1..=2).contains(&children.len()), "{children:#?}");
 }
 
+/// The room is read once: to find the bundle, to count what it brings, and to know where the message goes.
+#[test]
+fn a_handoff_of_a_bundle_of_the_room_reads_it_once() {
+    let world = world();
+    let Counted { work, bobs: _, counter } = counted(&world);
+    let log = work.user().parler("log --room try --json").success().json();
+    let id = log["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|part| part["blob"].as_str())
+        .unwrap()
+        .to_owned();
+    let handoff = format!("parler handoff --room try --next look --bundle {id}");
+    // Its own push comes back once.
+    cost(&work, &counter, &handoff);
+    for (checked_out, statuses) in [("main", 1), ("origin/main", 0)] {
+        work.git(["checkout", "--quiet", "--detach", checked_out]).success();
+        let (requests, children) = cost(&work, &counter, &handoff);
+        assert_eq!(
+            requests,
+            ["GET /v1/rooms/{room}/pushes 304", "POST /v1/rooms/{room}/messages 201"]
+        );
+        // What is not checked out has no work tree to be looked at.
+        let of_work_tree = children.iter().filter(|child| child.contains("status"));
+        assert_eq!(of_work_tree.count(), statuses, "{children:#?}");
+    }
+}
+
 #[test]
 fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
     let world = world();

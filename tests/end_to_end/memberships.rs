@@ -1,6 +1,6 @@
 //! Coming into rooms and out of them, as people do it: removed, left, let in by an owner, deleted, and who is there.
 
-use parler_harness::{Agent, Cut, CuttingProxy, World};
+use parler_harness::{Agent, Cut, CuttingProxy, World, look_for};
 use serde_json::json;
 
 use super::{hub_server, world};
@@ -29,19 +29,39 @@ fn a_removed_agent_is_out_at_once_and_its_watcher_ends() {
     let world = world();
     let [alice, bob, carol] = three(&world);
     let watch = bob.start_parler("recv --room build --watch");
-    while !line_of(&alice, "build", "bob").contains("watching now") {}
+    look_for(
+        || line_of(&alice, "build", "bob").contains("watching now").then_some(()),
+        || "nobody sees that bob watches".to_owned(),
+    );
     assert!(line_of(&alice, "build", "carol").contains("at its next recv"));
 
-    let refused = carol.parler("remove bob --room build").code(4);
-    assert!(refused.one_error_line().contains("owner"), "{refused:?}");
-    alice
-        .parler("remove alice --room build")
-        .code(2)
-        .warns("git parler leave");
-    alice
-        .parler("remove mallory --room build")
-        .code(3)
-        .warns("git parler roster --room");
+    // What comes next says the room, whoever said it to this command.
+    let in_build = |agent: &Agent<'_>, command: &str, code: i32, next: &str| {
+        for (agent, command) in [
+            (agent.clone(), format!("{command} --room build")),
+            (agent.clone().with("PARLER_ROOM", "build"), command.to_owned()),
+        ] {
+            let refused = agent.parler(&*command).code(code);
+            let line = refused.one_error_line();
+            assert!(line.ends_with(next), "{line}");
+        }
+    };
+    for command in ["remove bob", "owner carol", "admit bob"] {
+        in_build(&carol, command, 4, "; git parler roster --room build shows the owners");
+    }
+    in_build(&alice, "owner alice --drop", 6, "git parler owner AGENT --room build");
+    in_build(&alice, "remove alice", 2, "; git parler leave --room build");
+    for command in ["remove mallory", "owner mallory"] {
+        in_build(
+            &alice,
+            command,
+            3,
+            "; git parler roster --room build lists who is there",
+        );
+    }
+    for command in ["admit mallory", "refuse mallory"] {
+        in_build(&alice, command, 3, "; git parler roster --room build");
+    }
     let removed = alice.parler("remove BOB --room build --json").success().json();
     assert_eq!(removed["removed"]["name"], "bob");
     watch.wait().code(3);
@@ -71,8 +91,16 @@ fn invites_are_listed_and_revoked_without_their_codes() {
     let id = list["invites"][0]["id"].as_str().unwrap().to_owned();
     alice.parler(["revoke", &id, "--room", "build"]).success();
     let gone = alice.parler(["revoke", &id, "--room", "build"]).code(3);
-    assert!(gone.one_error_line().contains("git parler invite --list"), "{gone:?}");
+    assert!(
+        gone.one_error_line()
+            .ends_with("; git parler invite --list --room build"),
+        "{gone:?}"
+    );
     let bad = alice.parler(["revoke", &one[..5], "--room", "build"]).code(2);
+    assert!(
+        bad.one_error_line().ends_with("git parler revoke all --room build"),
+        "{bad:?}"
+    );
     assert!(!bad.err().contains(&one[..5]), "{bad:?}");
     let all = alice.parler("revoke all --room build --json").success().json();
     assert_eq!(all, json!({ "room": "build", "revoked": 1 }));
@@ -100,6 +128,9 @@ fn the_last_owner_hands_over_before_it_leaves() {
     assert_eq!(roster["members"].as_array().unwrap().len(), 2);
     // A direct room that is not there is not made by leaving it.
     carol.parler("leave --room dm/bob").code(3);
+    carol.clone().with("PARLER_ROOM", "dm/bob").parler("leave").code(3);
+    let rooms = carol.parler("rooms --json").success().json();
+    assert_eq!(rooms["rooms"].as_array().unwrap().len(), 1, "{rooms}");
     carol.parler("send --to bob hello").success();
     carol.parler("leave --room dm/bob").success().says("dm/bob");
     bob.parler("send --to carol hello").code(3);
@@ -129,12 +160,19 @@ fn who_came_by_a_gated_invite_waits_and_finds_out() {
     for command in ["recv --room build", "roster --room build", "send --room build hello"] {
         bob.parler(command).code(3).warns("waits for an owner to let you in");
     }
-    alice.parler("rooms").success().says("2 ask to come in");
+    alice
+        .parler("rooms")
+        .success()
+        .says("2 to come in · git parler roster --room build");
     alice
         .parler("roster --room build")
         .success()
         .says("asks to come in")
-        .says("bob");
+        .says("bob")
+        .says(" --room build, or refuse");
+    bob.git("ls-remote parler::room/build")
+        .failure()
+        .warns("; run the same command again when an owner has let you in");
     alice.parler("admit dave --room build").code(3);
     alice.parler("admit bob --room build").success().says("bob is in");
     alice.parler("admit bob --room build").success();
@@ -142,7 +180,13 @@ fn who_came_by_a_gated_invite_waits_and_finds_out() {
     bob.parler("send --room build hello").success();
     bob.parler("admit carol --room build").code(3);
     let refused = carol.parler("recv --room build").code(4);
-    assert!(refused.one_error_line().contains("did not let you in"), "{refused:?}");
+    for part in ["did not let you in", "git parler admit AGENT --room build"] {
+        assert!(refused.one_error_line().contains(part), "{refused:?}");
+    }
+    carol
+        .git("ls-remote parler::room/build")
+        .failure()
+        .warns("; an owner may think again: git parler admit");
     alice.parler("recv --room build").success().says("hello");
 }
 
@@ -166,8 +210,12 @@ fn a_status_is_told_and_is_in_no_log() {
     bob.parler(["connect", "--local", "--status", ""]).success();
     alice.parler("roster --room build").success().says_no("reviewing");
     for bad in ["a\u{202e}b", "a\nb", &"x".repeat(201)] {
-        bob.parler(["connect", "--local", "--status", bad]).code(2);
+        let chosen = ["connect", "--local", "--role", "reviewer", "--status", bad];
+        bob.parler(chosen).code(2);
     }
+    // Nothing is kept of what is refused.
+    let whoami = bob.parler("whoami --json").success().json();
+    assert_eq!(whoami["role"], serde_json::Value::Null);
 }
 
 #[test]
@@ -295,9 +343,14 @@ fn a_name_that_could_be_anothers_is_refused_at_connect_and_at_join() {
         assert!(refused.one_error_line().contains("name"), "{refused:?}");
     }
     let taken = world.stranger("ALICE").on(&hub).parler(["join", &code]).code(6);
-    for part in ["another member of room 'build'", "--as NAME"] {
+    for part in ["another member of room 'build'", "git parler connect --as NAME"] {
         assert!(taken.one_error_line().contains(part), "{taken:?}");
     }
+    let cyrillic = world.stranger("\u{430}lice").on(&hub);
+    cyrillic
+        .git("ls-remote parler::room/build")
+        .failure()
+        .warns("; choose another name; of an agent: git parler connect --as NAME");
 }
 
 #[test]

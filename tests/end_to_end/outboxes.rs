@@ -223,6 +223,11 @@ fn another_hub_at_the_address_is_told_nothing_of_what_waits() {
     assert_eq!(said(&alice), ["here"]);
     let list = alice.parler("outbox").success();
     list.says("│ one").says("│ two").says("it is for hub ");
+    alice
+        .parler("doctor")
+        .success()
+        .says("2 messages not sent yet, 2 of them for the hub that was here before")
+        .says_no("sends them");
     let waiting = alice.parler("outbox --json").success().json();
     assert_eq!(waiting["waiting"].as_array().unwrap().len(), 2);
     assert_eq!(waiting["waiting"][0]["hub"], waiting["waiting"][1]["hub"]);

@@ -1,6 +1,7 @@
 //! Lists and texts on a terminal: as wide as that is, whatever others wrote, and as long as they are anywhere else.
 
 use parler_harness::{Agent, LocalHub, RawClient};
+use parler_protocol::api::CreateInvite;
 use parler_protocol::{HandoffPart, Part, RoomName, TextPart};
 use unicode_width::UnicodeWidthStr;
 
@@ -43,6 +44,16 @@ fn every_list_fits_the_terminal_and_no_text_is_lost() {
     post(&ada, vec![TextPart { text: WORDS.into() }.into()]);
     post(&ada, vec![handoff("bob").into()]);
     post(&ada, vec![handoff(NAME).into()]);
+    let room = ROOM.parse::<RoomName>().unwrap();
+    let invite = CreateInvite {
+        room,
+        ttl_secs: None,
+        max_uses: None,
+        approve: true,
+    };
+    let invite = ada.calls.create_invite(&invite).unwrap();
+    let asking = LocalHub::of(&bob).raw_client(&format!("x{NAME}"));
+    asking.calls.join(&invite.code).unwrap();
     let away = bob.with("PARLER_HUB", "http://127.0.0.1:1");
     away.parler(["send", "--queue", WORDS]).success();
 
@@ -61,6 +72,7 @@ fn every_list_fits_the_terminal_and_no_text_is_lost() {
         ("status 2", 1),
         ("rooms", 0),
         ("roster", 0),
+        ("invite --list", 0),
         ("trust", 0),
         ("outbox", 1),
     ] {
@@ -87,6 +99,9 @@ fn every_list_fits_the_terminal_and_no_text_is_lost() {
         let texts_in_pipe = piped.out().matches(WORDS).count();
         assert!(texts_in_pipe >= texts, "{command}: {piped:?}");
     }
+    let roster = on_a_terminal(&bob, COLUMNS, "roster");
+    let request = roster.lines().find(|line| line.contains(" asks to come in "));
+    assert!(request.is_some_and(|line| line.contains('…')), "{roster}");
     let header = on_a_terminal(&bob, COLUMNS, "log -n 1");
     let header = header.lines().next().unwrap();
     assert!(

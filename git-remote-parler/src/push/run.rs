@@ -378,7 +378,7 @@ impl Push<'_, '_> {
         }
         let Some(bundle) = &plan.bundle else {
             // The room has it from before.
-            return work::of_bundle(self.repository(), self.state(), self.report.bundle_id.as_ref()?);
+            return work::of_bundle(self.repository(), self.state(), self.report.bundle_id.as_ref()?, true);
         };
         let base = bundle.base.as_ref().map(|base| base.label.clone());
         let tip = tips.first().map(|first| first.commit)?;
@@ -387,7 +387,7 @@ impl Push<'_, '_> {
         }
         let prerequisites = &bundle.header.prerequisites;
         let base = base.or_else(|| work::base_in_room(self.state(), prerequisites));
-        work::count(self.repository(), &tip, prerequisites, bundle.commits, base)
+        work::count(self.repository(), &tip, prerequisites, bundle.commits, base, true)
     }
 
     fn refuse_all(&mut self, why: &Refusal) {

@@ -14,13 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// As much of a status as is read: any of it says that there are changes.
 const STATUS_BYTES: usize = 1 << 20; // 1 MiB
 
-/// What `commits` commits up to `tip` bring over these prerequisites of theirs. None where git cannot say.
+/// What `commits` commits up to `tip` bring over these prerequisites of theirs; with `is_of_work_tree` also whether that
+/// has other changes. None where git cannot say.
 pub(super) fn count(
     repository: &Repository,
     tip: &Oid,
     prerequisites: &[Oid],
     commits: u64,
     base: Option<String>,
+    is_of_work_tree: bool,
 ) -> Option<Work> {
     let from = base_of(repository, prerequisites);
     let counted = difference(repository, from, tip)
@@ -32,19 +34,32 @@ pub(super) fn count(
         insertions,
         deletions,
         base,
-        dirty: is_dirty(repository),
+        dirty: is_of_work_tree.then(|| is_dirty(repository)).flatten(),
     })
 }
 
-/// What a bundle of the room brings, as far as this repository has it. None where it cannot say.
-pub(super) fn of_bundle(repository: &Repository, state: &RoomState, id: &BundleId) -> Option<Work> {
+/// What a bundle of the room brings, as far as this repository has it, and whether the work tree has other changes, as
+/// [`count`] does. None where it cannot say.
+pub(super) fn of_bundle(
+    repository: &Repository,
+    state: &RoomState,
+    id: &BundleId,
+    is_of_work_tree: bool,
+) -> Option<Work> {
     let part = &state.bundle(id)?.part;
     let tip = part.refs.first().map(|first| first.oid)?;
     if part.refs.iter().any(|other| other.oid != tip) {
         return None;
     }
     let base = part.base.clone().or_else(|| base_in_room(state, &part.prerequisites));
-    count(repository, &tip, &part.prerequisites, part.commits?, base)
+    count(
+        repository,
+        &tip,
+        &part.prerequisites,
+        part.commits?,
+        base,
+        is_of_work_tree,
+    )
 }
 
 /// Inside the room the base is where a ref of it was.

@@ -14,6 +14,7 @@ use crate::text;
 
 pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Result<()> {
     context.require_agent()?;
+    let status = parse_status(args)?;
     let hub = if args.local { HubChoice::Local } else { context.hub()? };
     let keeps_hub = args.local || context.globals.hub.is_some();
     let choice = Choice::new(context, hub, keeps_hub, args.role.as_deref())?;
@@ -27,7 +28,7 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
         Err(error) => return Err(error.into()),
     };
     choice.keep(context)?;
-    let status = set_status(args, &client, hub_id.is_some(), output)?;
+    let status = set_status(status, &client, hub_id.is_some(), output)?;
     if context.globals.agent.is_some() && context.repository_if_any().is_none() {
         output.remark(
             "outside of a repository --as names the agent of every work tree (git config --global parler.agent); \
@@ -59,21 +60,28 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
     output.either(&line, &value)
 }
 
-/// Tells the hub what this agent is at, where that is said: the outer none where it is not.
+/// What this agent is at, where that is said: the outer none where it is not.
+fn parse_status(args: &Connect) -> Result<Option<Option<StatusText>>> {
+    args.status
+        .as_deref()
+        .map(|text| match text {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(Error::usage),
+        })
+        .transpose()
+}
+
+/// Tells the hub what this agent is at, where that is said. Gives what it is from now on.
 fn set_status(
-    args: &Connect,
+    said: Option<Option<StatusText>>,
     client: &Client,
     is_admitted: bool,
     output: &mut Output,
 ) -> Result<Option<Option<StatusText>>> {
-    let Some(text) = &args.status else { return Ok(None) };
+    let Some(status) = said else { return Ok(None) };
     if !is_admitted {
         output.remark("what this agent is at is not told: the hub has not let it in yet");
         return Ok(None);
     }
-    let status = match text.as_str() {
-        "" => None,
-        text => Some(text.parse::<StatusText>().map_err(Error::usage)?),
-    };
     Ok(Some(client.set_status(status)?.status))
 }

@@ -21,8 +21,8 @@ use crate::room_log::read_message;
 /// What a handoff is about.
 pub(super) enum Subject {
     Nothing,
-    /// A bundle that the room holds.
-    Bundle(BundleId),
+    /// A bundle that the room holds, and the room as it was read to find it.
+    Bundle(BundleId, Box<Room>),
     /// A branch or tag, which moves in the room.
     Ref(String),
     /// Another commit, sent without moving a ref.
@@ -51,10 +51,17 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
         None => Subject::Nothing,
     };
     let request = match subject {
-        Subject::Nothing => return hand_over(&client, &room, &instruction, None, key, output),
-        Subject::Bundle(id) => {
-            let work = work_of(context, &client, &room, &id)?;
-            return hand_over(&client, &room, &instruction, Some((id, work)), key, output);
+        Subject::Nothing => {
+            let place = Place::ask(&client, &room)?;
+            return hand_over(&client, &place, &instruction, None, key, output);
+        }
+        Subject::Bundle(id, read) => {
+            let work = work_of(context, &client, &read, &id)?;
+            let place = Place {
+                room: read.state.room().clone(),
+                head: read.head,
+            };
+            return hand_over(&client, &place, &instruction, Some((id, work)), key, output);
         }
         Subject::Ref(name) => PushRequest {
             changes: vec![parse_change(context.repository()?, &name)?],
@@ -119,7 +126,7 @@ fn queued_bundle(context: &Context, room: &RoomName, named: Option<&str>) -> Res
         .client()
         .and_then(|client| find_subject(context, &client, room, named))
     {
-        Ok(Subject::Bundle(id)) => Ok(Some(id)),
+        Ok(Subject::Bundle(id, _)) => Ok(Some(id)),
         Ok(_) => Err(has_to_be_pushed()),
         Err(error) if error.kind == ErrorKind::Unreachable => {
             let what =
@@ -139,19 +146,19 @@ pub(super) fn find_subject(context: &Context, client: &Client, room: &RoomName, 
     };
     if let Some(prefix) = &reference {
         let found = match Room::read(client, room, &context.room_cache()) {
-            Ok(state) => one_bundle(&state, prefix)?,
+            Ok(read) => one_bundle(&read, prefix)?.map(|id| (id, read)),
             // A push may make the room; a bundle cannot be in it.
             Err(git_remote_parler::room::RoomError::Unknown { .. }) if local.is_some() => None,
             Err(error) => return Err(error.into()),
         };
         match (found, &local) {
-            (Some(id), Some(name)) => {
+            (Some((id, _)), Some(name)) => {
                 return Err(
                     Error::usage(format_args!("'{named}' is both bundle {} and {name}", id.short()))
                         .then(format!("--bundle {name}, or more digits of the id")),
                 );
             }
-            (Some(id), None) => return Ok(Subject::Bundle(id)),
+            (Some((id, read)), None) => return Ok(Subject::Bundle(id, Box::new(read))),
             (None, _) => {}
         }
     }
@@ -170,15 +177,14 @@ pub(super) fn find_subject(context: &Context, client: &Client, room: &RoomName, 
 
 /// What a bundle of the room brings: as git counts it where this repository has it, else as the handoff says that came
 /// with it.
-fn work_of(context: &Context, client: &Client, room: &RoomName, id: &BundleId) -> Result<Option<Work>> {
-    let read = Room::read(client, room, &context.room_cache())?;
+fn work_of(context: &Context, client: &Client, read: &Room, id: &BundleId) -> Result<Option<Work>> {
     let counted = context
         .repository_if_any()
         .and_then(|repository| work_of_bundle(repository, &read.state, id));
     let Some(bundle) = read.state.bundle(id).filter(|_| counted.is_none()) else {
         return Ok(counted);
     };
-    let entry = match read_message(client, &client.hub_id()?, room, bundle.seq) {
+    let entry = match read_message(client, &client.hub_id()?, read.state.room(), bundle.seq) {
         // A token may post, and not read what others said.
         Err(error) if error.kind == ErrorKind::NotAuthorised => return Ok(None),
         entry => entry?,
@@ -198,20 +204,19 @@ fn work_of(context: &Context, client: &Client, room: &RoomName, id: &BundleId) -
 /// Posts the instruction alone, or about a bundle that is there.
 fn hand_over(
     client: &Client,
-    room: &RoomName,
+    place: &Place,
     instruction: &Instruction,
     about: Option<(BundleId, Option<Work>)>,
     key: Option<&str>,
     output: &mut Output,
 ) -> Result<()> {
-    let place = Place::ask(client, room)?;
     let (bundle, work) = about.unzip();
     let part = Part::from(HandoffPart {
         work: work.flatten(),
         ..instruction.part(bundle)
     });
     let mentioned = mentions(instruction.to.as_deref());
-    let posted = post(client, &place, vec![part], mentioned, key, None)?;
+    let posted = post(client, place, vec![part], mentioned, key, None)?;
     tell_if_for_nobody(client, &posted.room, instruction.to.as_deref(), output);
     output.either(
         &format!(

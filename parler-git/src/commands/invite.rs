@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::hubs::HubChoice;
 use crate::output::Output;
 use crate::room_log::in_room;
-use crate::text;
 use crate::time::parse_ttl;
+use crate::{screen, text};
 
 pub(super) fn run(context: &Context, args: &Invite, output: &mut Output) -> Result<()> {
     // A code that nobody sees would let nobody in.
@@ -65,15 +65,15 @@ fn list(client: &Client, room: &RoomName, output: &mut Output) -> Result<()> {
         output.remark(&format!("no invite into room '{room}' is open that you may revoke"));
     }
     for invite in &list.invites {
-        let approve = if invite.approve { " · an owner lets in" } else { "" };
-        output.line(&format!(
-            "{} · by {} · used {} of {} · until {}{approve}",
-            invite.id,
-            text::name(invite.by.as_str()),
+        let approve = if invite.approve { " · approve" } else { "" };
+        let facts = format!(
+            " · used {} of {} · until {}{approve}",
             invite.uses,
             invite.max_uses,
             text::local_time(invite.expires_at)
-        ))?;
+        );
+        let by = text::name(invite.by.as_str());
+        output.line(&screen::fit(&format!("{} · by ", invite.id), &by, &facts))?;
     }
     Ok(())
 }

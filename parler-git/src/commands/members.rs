@@ -5,7 +5,7 @@ use parler_protocol::api::MemberList;
 use parler_protocol::{AgentId, AgentName, ErrorCode, RoomName};
 use serde_json::json;
 
-use crate::contacts::{self, Person};
+use crate::contacts::{self, Opening, Person};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::Output;
@@ -14,7 +14,7 @@ use crate::text;
 
 /// `git parler leave`
 pub(super) fn leave(context: &Context, output: &mut Output) -> Result<()> {
-    let room = context.room_unopened()?;
+    let room = context.room_said(Opening::Missing)?;
     let client = context.client()?;
     let me = client.identity().key.id();
     client.end_membership(&room, &me).map_err(|error| match error.code() {
@@ -36,7 +36,9 @@ pub(super) fn remove(context: &Context, wanted: &str, output: &mut Output) -> Re
     let members = ask(&client, &room)?;
     let person = member(context, &client, &members, wanted)?;
     if person.id == client.identity().key.id() {
-        return Err(Error::usage(format_args!("{} is you", text::name(wanted))).then("git parler leave"));
+        return Err(
+            Error::usage(format_args!("{} is you", text::name(wanted))).then(format!("git parler leave --room {room}"))
+        );
     }
     client
         .end_membership(&room, &person.id)
@@ -54,7 +56,7 @@ fn about(person: &Person, room: &RoomName, error: ClientError) -> Error {
             ErrorKind::NotFound,
             format_args!("{} is not in room '{room}' any more, or you are not", shown(person)),
         )
-        .then("git parler roster"),
+        .then(format!("git parler roster --room {room}")),
         _ => in_room(room, error),
     }
 }
@@ -106,7 +108,9 @@ pub(super) fn answer(context: &Context, wanted: &str, admits: bool, output: &mut
                     },
                     Err(_) => {
                         let what = format!("nobody called {} asks to come into room '{room}'", text::name(wanted));
-                        return Err(Error::new(ErrorKind::NotFound, what).then("git parler roster"));
+                        return Err(
+                            Error::new(ErrorKind::NotFound, what).then(format!("git parler roster --room {room}"))
+                        );
                     }
                 },
             }
@@ -120,9 +124,9 @@ pub(super) fn answer(context: &Context, wanted: &str, admits: bool, output: &mut
     answered.map_err(|error| match error.code() {
         Some(ErrorCode::NotFound) => {
             let what = format!("{} does not ask to come into room '{room}'", shown(&person));
-            Error::new(ErrorKind::NotFound, what).then("git parler roster")
+            Error::new(ErrorKind::NotFound, what).then(format!("git parler roster --room {room}"))
         }
-        _ => error.into(),
+        _ => in_room(&room, error),
     })?;
     let said = match admits {
         true => format!("{} is in room '{room}' now", shown(&person)),

@@ -68,6 +68,7 @@ fn list(context: &Context, outbox: &Outbox, output: &mut Output) -> Result<()> {
         output.remark("nothing waits to be sent");
     }
     output.page(context)?;
+    let here = outbox.hub();
     for waiting in &waiting {
         let queued = &waiting.queued;
         let room = room_labels::shown(queued.room.as_str());
@@ -75,7 +76,7 @@ fn list(context: &Context, outbox: &Outbox, output: &mut Output) -> Result<()> {
         let header = screen::fit(&format!("{} for '", waiting.number), &room, &at);
         output.line(&styled(HEADER, &header))?;
         output.text(&own_parts(&queued.parts(), Extent::Beginning))?;
-        if let Some(hub) = queued.hub.filter(|_| outbox.is_for_another_hub(queued)) {
+        if let Some(hub) = queued.hub.filter(|_| queued.is_for_another(here)) {
             let held = format!("it is for hub {hub}, and another one is here now");
             output.text(&styled(WARNING, &field("held", &held)))?;
             output.text(&verbatim("drop", &format!("git parler outbox drop {}", waiting.number)))?;

@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     };
     let change = match subject {
         Subject::Nothing => return answer(&client, &handoffs, handoff, part(None), key, output),
-        Subject::Bundle(id) => return answer(&client, &handoffs, handoff, part(Some(id)), key, output),
+        Subject::Bundle(id, _) => return answer(&client, &handoffs, handoff, part(Some(id)), key, output),
         Subject::Ref(name) => PushRequest {
             changes: vec![parse_change(context.repository()?, &name)?],
             ..PushRequest::default()

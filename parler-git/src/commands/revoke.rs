@@ -23,8 +23,12 @@ pub(super) fn run(context: &Context, what: &str, output: &mut Output) -> Result<
     };
     if ids.is_empty() && what != ALL {
         // What was typed may be most of a code, so it is not repeated.
-        return Err(Error::usage("that is neither an invite code nor the id of an invite")
-            .then("git parler invite --list shows the ids; or: git parler revoke all"));
+        let option = context.room_option();
+        return Err(
+            Error::usage("that is neither an invite code nor the id of an invite").then(format!(
+                "git parler invite --list{option} shows the ids; or: git parler revoke all{option}"
+            )),
+        );
     }
     let room = context.room()?;
     let client = context.client()?;
@@ -46,7 +50,7 @@ pub(super) fn run(context: &Context, what: &str, output: &mut Output) -> Result<
             .map_err(|error| in_room(&room, error))?,
         None => {
             let what = format!("no such invite into room '{room}' is open that you made, or that you own the room of");
-            return Err(Error::new(ErrorKind::NotFound, what).then("git parler invite --list"));
+            return Err(Error::new(ErrorKind::NotFound, what).then(format!("git parler invite --list --room {room}")));
         }
     };
     output.either(

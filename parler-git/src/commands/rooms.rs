@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::Result;
 use crate::output::Output;
+use crate::view::verbatim;
 use crate::{room_labels, text};
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
@@ -26,17 +27,16 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     let labels = room_labels::column(rooms.rooms.iter().map(|room| &room.room));
     for (room, label) in rooms.rooms.iter().zip(&labels) {
         output.line(&format!(
-            "{label}  {} · {} · {} unread · head {}{}",
+            "{label}  {} · {} · {} unread · head {}",
             room.kind,
             text::count(room.members, "member"),
             room.unread,
             room.head.seq,
-            match room.requests {
-                0 => String::new(),
-                1 => " · 1 asks to come in".to_owned(),
-                more => format!(" · {more} ask to come in"),
-            }
         ))?;
+        if room.requests > 0 {
+            let roster = format!("{} to come in · git parler roster --room {}", room.requests, room.room);
+            output.text(&verbatim("asking", &roster))?;
+        }
     }
     Ok(())
 }

@@ -37,16 +37,19 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         let seen = text::local_time(member.last_seen);
         output.text(&field("seen", &format!("{seen} · {wake}")))?;
         if let Some(status) = &member.status {
-            output.text(&field("status", status.as_str()))?;
+            // It has nothing hidden in it, and may speak of direct rooms.
+            output.text(&field("status", &text::one_line(status.as_str())))?;
         }
     }
+    let option = context.room_option();
     for request in &members.requests {
         let who = text::name_and_role(request.name.as_str(), request.role.as_ref().map(AgentName::as_str));
         let key = &request.id.to_string()[..KEY_CHARS];
-        output.line(&format!(
-            "{who} · key {key} · asks to come in since {}: git parler admit {key}, or refuse",
+        let facts = format!(
+            " · key {key} · asks to come in since {}: git parler admit {key}{option}, or refuse",
             text::local_time(request.since)
-        ))?;
+        );
+        output.line(&screen::fit("", &who, &facts))?;
     }
     Ok(())
 }
