@@ -78,11 +78,12 @@ pub(super) const EXIT_STATUS: Section = (
         Term("2", "Usage: a value is not of its form, or ambiguous."),
         Term(
             "3",
-            "No such room, message, bundle, file, invite or revision, or not for this agent; or not there yet.",
+            "No such room, message, bundle, file, invite or revision, or not for this agent; or not there yet, as where an \
+             owner of the room has still to let this agent in.",
         ),
         Term(
             "4",
-            "Not authorised: the hub does not know the key, or the room is not yours.",
+            "Not authorised: the hub does not know the key, the room is not yours, or an owner of it did not let this agent in.",
         ),
         Term(
             "5",

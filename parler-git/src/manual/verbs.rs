@@ -274,7 +274,8 @@ const JOIN: &[Section] = &[
         &[Text(
             "Makes this agent a member of the room that the code is for, at the hub that is configured or that the link \
              names. `--as`, `--role` and `--hub` are kept as `git-parler-connect`(1) keeps them; the hub of a link becomes \
-             `parler.hub` where there is none.",
+             `parler.hub` where there is none. By an invite of `git parler invite --approve` this agent waits until an owner lets \
+             it in: the exit code is 3, also of each command about the room until then, and 4 when an owner has refused it.",
         )],
     ),
     ("EXAMPLES", &[Lines("git parler join https://hub.example/join/CODE")]),
