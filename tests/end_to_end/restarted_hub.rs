@@ -1,12 +1,12 @@
 //! Pushes and fetches whose hub is ended, politely or at once, and started again at places all over them: what was asked for
 //! happens once, whether the command outlived that or had to be run again.
 
-use parler_harness::{Agent, Answer, Carried, CuttingProxy, HubProcess, Mishap, Point, Snapshot};
+use parler_harness::{Agent, Answer, Carried, CuttingProxy, HubProcess, Mishap, Point, RawClient, Snapshot};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cut_commands::{Stage, stage};
 use super::untouched::assert_tidy;
-use super::{noise, world};
+use super::{hub_server, noise, world};
 
 /// How a hub ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,23 @@ fn past_restart(
     }
     hub.restart();
     Some(running.wait().either())
+}
+
+#[test]
+fn a_hub_that_restarts_between_two_calls_is_waited_for() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let alice = RawClient::new(&hub.url(), "alice");
+    alice.calls.rooms().unwrap();
+    hub.kill();
+    let second = std::thread::spawn(move || alice.calls.rooms().map(|list| list.rooms.len()));
+    hub.restart();
+    assert_eq!(second.join().unwrap().unwrap(), 0);
+    // Where nobody ever answered nothing is waited for.
+    hub.kill();
+    let bob = RawClient::new(&hub.url(), "bob");
+    let refused = bob.calls.rooms().unwrap_err();
+    assert!(refused.is_unreachable(), "{refused}");
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct Client {
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
+    /// Whether the hub has answered a call.
+    was_answered: Cell<bool>,
     /// Whether the last call may have been done by a request whose answer did not come.
     pub(crate) may_have_arrived: Cell<bool>,
     /// The largest blob that the hub takes, once it has said so.
@@ -106,6 +108,7 @@ impl Client {
             stop: None,
             session,
             attempt: Cell::new(1),
+            was_answered: Cell::new(false),
             may_have_arrived: Cell::new(false),
             on_the_line: Cell::new(1),
             blob_limit: Cell::new(None),

@@ -27,6 +27,9 @@ impl Client {
         });
         let asked = asked.await;
         self.may_have_arrived.set(unanswered.get());
+        if asked.is_ok() {
+            self.was_answered.set(true);
+        }
         asked.map_err(|error| match request.stores && unanswered.get() {
             true => self.unknown_outcome(error),
             false => error,
@@ -40,7 +43,8 @@ impl Client {
     ) -> Result<T, ClientError> {
         let mut rests = rests::of_a_call(self.options.deadlines.rest).take(MOST_RETRIES);
         let begun = Instant::now();
-        let mut reached = false;
+        // Also between two calls of one command.
+        let mut reached = self.was_answered.get();
         self.attempt.set(0);
         loop {
             self.attempt.update(|number| number + 1);
