@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpSocket;
 
 use crate::process::{end_process, ends_by};
 use crate::{DEADLINE, RequestLog, World};
@@ -32,6 +33,8 @@ pub struct HubProcess {
     said: Arc<Mutex<Vec<String>>>,
     scheme: String,
     address: String,
+    /// Bound to the address while the hub does not run, and listening to nobody: no other hub is given its port then.
+    held: Option<TcpSocket>,
     log: RequestLog,
 }
 
@@ -59,6 +62,7 @@ impl HubProcess {
             said: Arc::default(),
             scheme: "http".to_owned(),
             address: "127.0.0.1:0".to_owned(),
+            held: None,
             log: RequestLog::at(directory.join("log")),
         }
     }
@@ -134,6 +138,7 @@ impl HubProcess {
                 let (scheme, address) = url.split_once("://").expect("a URL");
                 self.scheme = scheme.to_owned();
                 self.address = address.to_owned();
+                self.held = None;
                 Ok(())
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(self.wait_for_end()),
@@ -157,7 +162,9 @@ impl HubProcess {
             self.child = Some(child);
             panic!("the hub does not end\n{}", self.log.text());
         }
-        child.wait().expect("our own child")
+        let status = child.wait().expect("our own child");
+        self.hold_port();
+        status
     }
 
     /// Asks it to end in good order, and waits until it has.
@@ -175,7 +182,21 @@ impl HubProcess {
         if let Some(mut child) = self.child.take() {
             end_process(child.id());
             child.wait().expect("our own child");
+            self.hold_port();
         }
+    }
+
+    /// Keeps the port from everybody who takes any, until the hub serves there again.
+    fn hold_port(&mut self) {
+        let hold = || -> io::Result<TcpSocket> {
+            let socket = TcpSocket::new_v4()?;
+            // Whoever asks for this very port gets it all the same.
+            socket.set_reuseaddr(true)?;
+            socket.bind(self.address.parse().map_err(io::Error::other)?)?;
+            Ok(socket)
+        };
+        // Where somebody was faster a test has lost before it could know.
+        self.held = hold().ok().or(self.held.take());
     }
 
     /// What it has said on standard output, in all its lives.
