@@ -1,7 +1,7 @@
 //! Where a `parler::` URL leads: a hub, and a room, service or agent there. Read before anything is opened or sent.
 
 use parler_client::HubAddress;
-use parler_protocol::{AgentName, RoomName};
+use parler_protocol::{AgentName, RoomName, ServiceName};
 
 /// Longest address that is read, in bytes.
 const MAX_ADDRESS_BYTES: usize = 2048;
@@ -15,7 +15,7 @@ pub enum Destination {
     /// `room/NAME`
     Room(RoomName),
     /// `service/NAME`: what is pushed there is a job.
-    Service(String),
+    Service(ServiceName),
     /// `dm/AGENT`: an agent by name or key.
     Dm(String),
 }
@@ -173,10 +173,11 @@ fn parse_destination(text: &str) -> Result<Destination, AddressError> {
     let room = |name: &str| name.parse::<RoomName>().map_err(|error| grammar(error.to_string()));
     match kind {
         "room" => room(name).map(Destination::Room),
-        // A service's queue is the room `svc.NAME`.
         "service" => {
-            room(name)?;
-            room(&format!("svc.{name}")).map(|_| Destination::Service(name.to_owned()))
+            let service = name.parse::<ServiceName>();
+            service
+                .map(Destination::Service)
+                .map_err(|error| grammar(error.to_string()))
         }
         // A name that nobody chose has a slash in it.
         "dm" if !name.starts_with('-') => {
@@ -220,10 +221,10 @@ mod tests {
             assert_eq!(address.hub, expected, "{text}");
             assert_eq!(address.destination, Destination::Room("x".parse().unwrap()), "{text}");
         }
-        assert_eq!(
-            parse("service/review").unwrap().destination,
-            Destination::Service("review".into())
-        );
+        for name in ["review", "Review"] {
+            let address = parse(&format!("service/{name}")).unwrap();
+            assert_eq!(address.destination, Destination::Service("review".parse().unwrap()));
+        }
         for name in ["alice", "alice@laptop/project"] {
             let address = parse(&format!("dm/{name}")).unwrap();
             assert_eq!(address.destination, Destination::Dm(name.into()));

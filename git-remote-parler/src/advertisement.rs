@@ -36,6 +36,11 @@ pub(crate) fn for_push(state: &RoomState, format: Option<ObjectFormat>) -> Strin
     lines
 }
 
+/// The whole answer to `list for-push` where nothing is there.
+pub(crate) fn nothing(format: Option<ObjectFormat>) -> String {
+    format.map_or("\n".to_owned(), |format| format!(":object-format {format}\n\n"))
+}
+
 fn add(lines: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(lines, "{line}");

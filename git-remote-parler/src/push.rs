@@ -105,6 +105,10 @@ pub struct PushRequest<'a> {
     pub full: bool,
     /// Make a bundle also for a commit in the middle of what the room has, so that it can be named.
     pub name_every_tip: bool,
+    /// It is a job for the service whose room this is: its one change is of a ref in the sender's own place there, which
+    /// moves whatever it pointed at. The message names a bundle with the tip in any case, and that builds on nothing but
+    /// what the same sender brought: whoever takes the job can do without everybody else.
+    pub is_job: bool,
     /// All refs move or none.
     pub atomic: bool,
     /// Decide everything and send nothing: the report tells what would be.
@@ -306,9 +310,7 @@ impl<'a> Pusher<'a> {
     fn open(&self, target: RoomLookup) -> Result<(Room, bool), PushError> {
         let absent = match target {
             RoomLookup::Read(room) => return Ok((*room, false)),
-            RoomLookup::Absent => RoomError::Unknown {
-                room: self.room.clone(),
-            },
+            RoomLookup::Absent => RoomError::unknown(self.room),
             RoomLookup::Unread => match Room::read(self.client, self.room, self.cache) {
                 Ok(room) => return Ok((room, false)),
                 Err(error @ RoomError::Unknown { .. }) => error,

@@ -2,7 +2,7 @@
 
 use parler_client::{Client, ClientError, PushesAnswer};
 use parler_protocol::api::Pushes;
-use parler_protocol::{ChainHash, Claim, ErrorCode, Head, RoomKind, RoomName, Seq};
+use parler_protocol::{ChainHash, Claim, ErrorCode, Head, RoomKind, RoomName, Seq, ServiceName};
 
 use crate::room_cache::RoomCache;
 use crate::room_state::{FoldError, RoomState};
@@ -24,6 +24,12 @@ pub enum RoomError {
     Unknown {
         /// The room asked for.
         room: RoomName,
+    },
+    /// There is no service of that name, or none for this agent: the same words for both.
+    #[error("no service '{service}' on this hub, or none for you: git parler serve {service}, or ask for an invite")]
+    NoService {
+        /// The service asked for.
+        service: ServiceName,
     },
     /// The hub's log is not to be believed.
     #[error("the log of room '{room}' cannot be trusted: {why}")]
@@ -66,6 +72,16 @@ pub enum RoomError {
     Client(#[from] ClientError),
 }
 
+impl RoomError {
+    /// There is no such room, or none for this agent.
+    pub fn unknown(room: &RoomName) -> Self {
+        match ServiceName::of_room(room) {
+            Some(service) => Self::NoService { service },
+            None => Self::Unknown { room: room.clone() },
+        }
+    }
+}
+
 impl Room {
     /// Reads a room: what is new since the cached fold is asked for, verified and folded in. One request, two more
     /// where no session is cached; of a very large room one for each part of its log.
@@ -91,6 +107,19 @@ impl Room {
                 Ok(Self { state, head })
             }
             (PushesAnswer::Changed(pushes), known) => Self::follow(client, name, cache, known, pushes),
+        }
+    }
+
+    /// Reads the room of a service for somebody who has a job for it. Who was not there before sees an empty one: a job
+    /// is what makes a member, and only the answer to it tells whether there is such a service.
+    ///
+    /// # Errors
+    /// [`RoomError`].
+    pub fn read_for_job(client: &Client, service: &ServiceName, cache: &RoomCache) -> Result<Self, RoomError> {
+        let name = service.room();
+        match Self::read(client, &name, cache) {
+            Err(RoomError::NoService { .. }) => Self::unmade(client, &name),
+            read => read,
         }
     }
 
@@ -152,7 +181,7 @@ impl Room {
         client
             .pushes(name, version, drops, remade)
             .map_err(|error| match error.code() {
-                Some(ErrorCode::NotFound) => RoomError::Unknown { room: name.clone() },
+                Some(ErrorCode::NotFound) => RoomError::unknown(name),
                 _ => RoomError::Client(error),
             })
     }
@@ -180,7 +209,7 @@ impl Room {
         Ok(cache.load(&client.hub_id()?, name).is_some())
     }
 
-    /// What a room of that name would be, before it is made.
+    /// What a room of that name is to somebody who is not in it.
     pub(crate) fn unmade(client: &Client, name: &RoomName) -> Result<Self, RoomError> {
         let hub = client.hub_id()?;
         let head = Head {

@@ -167,6 +167,15 @@ impl RoomState {
         self.version
     }
 
+    /// What would be left if the room had no refs, and none but these bundles.
+    pub(crate) fn with_bundles(&self, is_kept: impl Fn(&RoomBundle) -> bool) -> Self {
+        let mut left = self.clone();
+        left.refs.clear();
+        left.bundles.retain(is_kept);
+        left.index_again();
+        left
+    }
+
     /// What HEAD points at. The ref may not exist.
     pub fn head_ref(&self) -> Option<&RefName> {
         self.head_ref.as_ref()

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::{self, BufRead, Write};
 
 use parler_client::{Client, ClientError};
-use parler_protocol::{ObjectFormat, RoomName};
+use parler_protocol::{DispatchPart, ObjectFormat, RoomName, ServiceName};
 
 use crate::address::{Address, Destination, HubChoice};
 use crate::advertisement;
@@ -19,6 +19,7 @@ use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
 use crate::terminal::Terminal;
 
+mod dispatch;
 mod fetch_batch;
 mod line;
 mod options;
@@ -63,6 +64,12 @@ pub trait Surroundings {
     /// When there is no such agent, or more than one: one line for people.
     fn direct_room(&self, client: &Client, agent: &str) -> Result<RoomName, Box<dyn Error + Send + Sync>>;
 
+    /// The part that makes a job for this service of a message, with what the job is for.
+    ///
+    /// # Errors
+    /// When what the job is for is not told as it should be: one line for people.
+    fn dispatch(&self, service: &ServiceName) -> Result<DispatchPart, Box<dyn Error + Send + Sync>>;
+
     /// Where meters are shown when git asks for them.
     fn terminal(&self) -> Terminal {
         Terminal::none()
@@ -91,9 +98,6 @@ pub enum SessionError {
     /// `--signed`. In git's words, which it has for servers that take no certificates either.
     #[error("the receiving end does not support --signed push")]
     NoCertificates,
-    /// A `service/` address.
-    #[error("service addresses cannot be fetched from or pushed to yet: use a room")]
-    NotYet,
     /// Something that needs a repository, outside of one.
     #[error("not a git repository")]
     NoRepository,
@@ -108,6 +112,9 @@ pub enum SessionError {
     /// The hub could not be reached, by the words of the program.
     #[error("{0}")]
     Connect(Box<dyn Error + Send + Sync>),
+    /// What a job is for is not told as it should be, by the words of the program.
+    #[error("{0}")]
+    Cause(Box<dyn Error + Send + Sync>),
     /// The hub failed.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -276,9 +283,13 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
                     }
                     .into());
                 }
-                advertisement::for_push(&room.state, told(own))
+                match self.service() {
+                // What is pushed is a job, also where nothing has changed since the last one.
+                Some(_) => advertisement::nothing(told(own)),
+                None => advertisement::for_push(&room.state, told(own)),
             }
-            _ => told(own).map_or("\n".to_owned(), |format| format!(":object-format {format}\n\n")),
+            }
+            _ => advertisement::nothing(told(own)),
         })
     }
 
@@ -294,7 +305,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
     fn room_name(&mut self) -> Result<RoomName, SessionError> {
         match &self.address.destination {
             Destination::Room(room) => Ok(room.clone()),
-            Destination::Service(_) => Err(SessionError::NotYet),
+            Destination::Service(service) => Ok(service.room()),
             Destination::Dm(agent) => {
                 if let Some(known) = &self.direct {
                     return Ok(known.clone());
@@ -309,18 +320,31 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         }
     }
 
+    /// The service for which a push is a job.
+    fn service(&self) -> Option<&'a ServiceName> {
+        match &self.address.destination {
+            Destination::Service(service) => Some(service),
+            Destination::Room(_) | Destination::Dm(_) => None,
+        }
+    }
+
     /// Reads the room: one request.
     fn look(&mut self, for_push: bool) -> Result<(), SessionError> {
         let name = self.room_name()?;
         self.connect()?;
         let cache = self.cache();
         let policy = self.policy()?;
-        let looked = match Room::read(&self.connected()?.client, &name, &cache) {
+        let client = &self.connected()?.client;
+        let read = match self.service().filter(|_| for_push) {
+            Some(service) => Room::read_for_job(client, service, &cache),
+            None => Room::read(client, &name, &cache),
+        };
+        let looked = match read {
             Ok(room) => Looked::There(Box::new(room)),
             Err(RoomError::Unknown { .. })
                 if for_push
                     && policy.push.create_room
-                    && !Room::was_known(&self.connected()?.client, &name, &cache)? =>
+                    && !Room::was_known(client, &name, &cache)? =>
             {
                 Looked::Absent
             }

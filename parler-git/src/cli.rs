@@ -31,6 +31,9 @@ pub(crate) struct Globals {
     /// The room, or dm/AGENT for the direct room with an agent [default: PARLER_ROOM, then parler.room]
     #[arg(long, value_name = "ROOM", global = true)]
     pub(crate) room: Option<String>,
+    /// A service, in place of a room: what is read is its queue. To push or send there is to ask for a job
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) service: Option<String>,
     /// Colour the output [default: color.parler, then color.ui]
     #[arg(long, value_name = "WHEN", global = true, num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     pub(crate) color: Option<ColorWhen>,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anstream::ColorChoice;
 use clap::Parser;
 use clap::error::ErrorKind as ClapKind;
-use parler_protocol::TaskStatus;
+use parler_protocol::{ServiceName, TaskStatus};
 use serde_json::json;
 
 use crate::cli::{Cli, HubVerb, Verb};
@@ -23,6 +23,7 @@ mod apply;
 mod completion;
 mod connect;
 mod delete_room;
+mod dispatch;
 mod doctor;
 mod fetch;
 mod handoff;
@@ -79,10 +80,17 @@ fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
         _ => None,
     };
     if let Some(to) = to {
-        if cli.globals.room.is_some() {
-            return Err(Error::usage("--to and --room name two rooms").then("leave one of them out"));
-        }
+        one_place("--to", ("--room", cli.globals.room.is_some()))?;
+        one_place("--to", ("--service", cli.globals.service.is_some()))?;
         cli.globals.room = Some(format!("{DIRECT}{to}"));
+    }
+    if let Some(service) = &cli.globals.service {
+        one_place("--service", ("--room", cli.globals.room.is_some()))?;
+        let is_group = matches!(&cli.verb, Verb::Invite(args) if args.group.is_some());
+        one_place("--service", ("--group", is_group))?;
+        let service: ServiceName = service.parse().map_err(Error::usage)?;
+        cli.globals.room = Some(service.room().to_string());
+        cli.globals.service = Some(service.to_string());
     }
     // A hub that is run here has a log of its own.
     if !matches!(&cli.verb, Verb::Hub(args) if matches!(args.what, HubVerb::Run { .. })) {
@@ -114,6 +122,14 @@ fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
     output.warn(&context.trust().warnings());
     context.notices().iter().for_each(|notice| output.remark(notice));
     ended.map_err(|error| context.naming_the_agent(error).with_room_option(&context.room_option()))
+}
+
+/// Refuses two options that both say which room is meant.
+fn one_place(option: &str, (other, is_said): (&str, bool)) -> Result<()> {
+    match is_said {
+        true => Err(Error::usage(format_args!("{option} and {other} name two rooms")).then("leave one of them out")),
+        false => Ok(()),
+    }
 }
 
 /// Runs a verb that starts from its surroundings.

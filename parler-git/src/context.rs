@@ -14,7 +14,7 @@ use git_remote_parler::room_cache::RoomCache;
 use git_remote_parler::terminal::Terminal;
 use parler_client::{Client, Deadlines, Identity};
 use parler_protocol::api::RoomList;
-use parler_protocol::{AccessToken, RoomName};
+use parler_protocol::{AccessToken, RoomName, ServiceName};
 
 use crate::agents::NameSource;
 use crate::cli::Globals;
@@ -453,11 +453,16 @@ impl Context {
     /// What a command that is named as the next one has to say of the room: ` --room ROOM` where this one was told it
     /// by option, else nothing.
     pub(crate) fn room_option(&self) -> String {
-        self.globals
-            .room
-            .as_ref()
-            .map(|room| format!(" --room {room}"))
-            .unwrap_or_default()
+        match (&self.globals.service, &self.globals.room) {
+            (Some(service), _) => format!(" --service {service}"),
+            (None, Some(room)) => format!(" --room {room}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The service that the command line names: what is pushed or sent there is a job.
+    pub(crate) fn service(&self) -> Option<ServiceName> {
+        ServiceName::of_room(&self.globals.service.as_ref().and(self.globals.room.as_ref())?.parse().ok()?)
     }
 
     /// The room that a command needs.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use parler_client::ClientError;
-use parler_protocol::{ErrorCode, Problem, RoomName};
+use parler_protocol::{ErrorCode, Problem, RoomName, ServiceName};
 use serde_json::{Value, json};
 
 use crate::{room_labels, text};
@@ -116,13 +116,14 @@ impl Error {
         const LISTING: &str = "git parler recv --all";
         /// Followed by nothing but what belongs to the command, up to a comma.
         const IN_A_ROOM: &[&str] = &[
+            "git parler cancel ",
             "git parler decline ",
             "git parler push ",
             "git parler show ",
             "git parler status",
         ];
         self.next = self.next.map(|next| {
-            if next.contains(" --room ") {
+            if [" --room ", " --service "].iter().any(|said| next.contains(said)) {
                 next
             } else if IN_A_ROOM.iter().any(|command| next.starts_with(command)) {
                 let end = next.find(',').unwrap_or(next.len());
@@ -216,7 +217,12 @@ impl Error {
     }
 
     /// There is no such room, or not for me: the same words for both, so that they tell a stranger nothing.
-    pub(crate) fn no_room(room: impl fmt::Display) -> Self {
+    pub(crate) fn no_room(room: &RoomName) -> Self {
+        if let Some(service) = ServiceName::of_room(room) {
+            let what = format_args!("no service '{service}' on this hub, or none for you");
+            return Self::new(ErrorKind::NotFound, what)
+                .then(format!("git parler serve {service}, or ask for an invite"));
+        }
         Self::new(ErrorKind::NotFound, format_args!("no room '{room}' that you belong to")).then(format!(
             "git parler join CODE, or make it: git parler invite --group {room}"
         ))

@@ -15,7 +15,7 @@ use git_remote_parler::room::RoomError;
 use git_remote_parler::session::{Connected, Session, SessionError, Surroundings, decline};
 use git_remote_parler::terminal::Terminal;
 use parler_client::{Client, ClientError};
-use parler_protocol::{ErrorCode, RoomName};
+use parler_protocol::{DispatchPart, ErrorCode, RoomName, ServiceName};
 
 use crate::cli::Globals;
 use crate::contacts::Opening;
@@ -24,7 +24,7 @@ use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hubs::HubChoice;
-use crate::{text, trace};
+use crate::{job_cause, text, trace};
 
 /// What git expects of a helper that failed.
 const FAILED: u8 = 128;
@@ -210,6 +210,10 @@ impl Surroundings for Program<'_> {
         agent: &str,
     ) -> std::result::Result<RoomName, Box<dyn StdError + Send + Sync>> {
         Ok(self.context.direct_room(client, agent, Opening::Made)?)
+    }
+
+    fn dispatch(&self, service: &ServiceName) -> std::result::Result<DispatchPart, Box<dyn StdError + Send + Sync>> {
+        Ok(job_cause::dispatch(&self.context.environment, service)?)
     }
 
     fn terminal(&self) -> Terminal {

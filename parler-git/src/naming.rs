@@ -86,7 +86,8 @@ pub(crate) enum Found {
 impl From<RoomError> for Error {
     fn from(error: RoomError) -> Self {
         match error {
-            RoomError::Unknown { room } => Self::no_room(room),
+            RoomError::Unknown { room } => Self::no_room(&room),
+            RoomError::NoService { service } => Self::no_room(&service.room()),
             RoomError::Client(error) => error.into(),
             // The hub's log contradicts itself or what was seen before.
             other => Self::new(ErrorKind::Refused, other),

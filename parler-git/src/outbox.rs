@@ -375,7 +375,7 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
             // Another command sent it meanwhile, and the hub answers as it did then; or the hub that was known when it was
             // kept is not the one that answers, which is the one that is meant now.
             (None, None) => {
-                let place = Place::ask(&client, room)?;
+                let place = Place::ask_for(&client, room, draft)?;
                 outbox.bind(&draft.id, client.hub_id()?)?;
                 let posted = post_draft(&client, &place, draft, key, None)?;
                 // Where it stays it is sent again, and stored once.
@@ -398,7 +398,8 @@ pub(crate) fn post_or_queue(context: &Context, room: &RoomName, draft: &Draft, k
 /// Sends one draft, if `hub` is the one that answers: else none. `place` is where the last one went.
 fn send(client: &Client, place: &mut Option<Place>, queued: &Queued, hub: Option<&HubId>) -> Result<Option<Posted>> {
     let known = place.take().filter(|place| place.room.key() == queued.room.key());
-    let asked = known.map_or_else(|| Place::ask(client, &queued.room), Ok);
+    let draft = queued.draft();
+    let asked = known.map_or_else(|| Place::ask_for(client, &queued.room, &draft), Ok);
     // Whoever answered has taken the session for its own. Also where it has no such room.
     let is_reached = asked
         .as_ref()
@@ -411,7 +412,7 @@ fn send(client: &Client, place: &mut Option<Place>, queued: &Queued, hub: Option
         return Ok(None);
     }
     let known = asked?;
-    let posted = post_draft(client, &known, &queued.draft(), queued.key.as_deref(), None)?;
+    let posted = post_draft(client, &known, &draft, queued.key.as_deref(), None)?;
     *place = Some(Place {
         room: known.room,
         head: posted.head,

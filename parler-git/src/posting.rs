@@ -5,9 +5,9 @@ use git_remote_parler::signing::sign_for_room;
 use parler_client::{BlobSource, Client};
 use parler_protocol::api::Posted;
 use parler_protocol::limits::MAX_IDEMPOTENCY_KEY_BYTES;
-use parler_protocol::{Draft, Head, Part, RoomName};
+use parler_protocol::{ChainHash, Draft, Head, Part, RoomName, Seq, ServiceName};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::output::Output;
 use crate::room_log::{in_room, read_page};
 use crate::text;
@@ -19,6 +19,30 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The queue of a service, for somebody who has a job for it: who was not there before sees an empty room.
+    pub(crate) fn ask_for_job(client: &Client, service: &ServiceName) -> Result<Self> {
+        let room = service.room();
+        match Self::ask(client, &room) {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(Self {
+                head: Head {
+                    seq: Seq::ZERO,
+                    h: ChainHash::start(&client.hub_id()?, &room),
+                },
+                room,
+            }),
+            asked => asked,
+        }
+    }
+
+    /// The place that this draft is for: where it is a job, as one who has a job there sees it.
+    pub(crate) fn ask_for(client: &Client, room: &RoomName, draft: &Draft) -> Result<Self> {
+        let is_job = draft.parts.iter().any(|part| matches!(part, Part::Dispatch(_)));
+        match ServiceName::of_room(room).filter(|_| is_job) {
+            Some(service) => Self::ask_for_job(client, &service),
+            None => Self::ask(client, room),
+        }
+    }
+
     /// Asks the hub.
     pub(crate) fn ask(client: &Client, room: &RoomName) -> Result<Self> {
         if client.token().is_some() {

@@ -87,6 +87,10 @@ pub(crate) const VARIABLES: &[Meaning] = &[
         "What the local hub logs: `info`, `warn`, `parler_hub=debug`.",
     ),
     (
+        "PARLER_JOB_ROOM, PARLER_JOB_SEQ, PARLER_JOB_CHAIN",
+        "The service's job that a command runs in, as its worker tells it: a job that is asked for there says what it is for.",
+    ),
+    (
         "PARLER_TRACE",
         "Tells requests, git children and decisions line by line: `1` on standard error, or appended to the file at an \
          absolute path. No secret is in it.",

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
 use parler_protocol::api::Posted;
-use parler_protocol::{BundleId, Oid, Part, RefName, RefUpdate, Work};
+use parler_protocol::{BundleId, BundlePart, Oid, Part, RefName, RefUpdate, Work};
 
 use super::decision::{Decision, Relation, Wish, decide, directory_conflicts};
 use super::deepen::{DeepenPolicy, bring_history};
@@ -25,6 +25,7 @@ use crate::repository::{Repository, RepositoryError, Resolved};
 use crate::room::{Room, RoomError};
 use crate::room_state::{RoomBundle, RoomState};
 
+mod job;
 mod rounds;
 
 /// A chain of this many bundles is remarked upon, and again each time it has grown by as many.
@@ -65,8 +66,11 @@ pub(super) fn push(
         moves: Vec::new(),
         named: Vec::new(),
         work: None,
+        held: None,
+        rounds: 0,
     };
     push.decide()?;
+    push.make_way();
     push.refuse_directory_conflicts();
     push.refuse_the_rest();
     let loose = push.loose_tips()?;
@@ -93,6 +97,10 @@ struct Push<'a, 'r> {
     named: Vec<Tip>,
     /// What a handoff that rides along brings.
     work: Option<Work>,
+    /// A bundle of the room that the message names although it does not bring it.
+    held: Option<BundlePart>,
+    /// How often a job was posted in vain.
+    rounds: u32,
 }
 
 impl Push<'_, '_> {
@@ -133,14 +141,20 @@ impl Push<'_, '_> {
                 }
                 Err(error) => return Err(error.into()),
             };
+            let called = self.called(name);
             let wish = Wish {
-                name,
+                name: &called,
                 current: self.state().refs().get(name).map(|found| found.oid),
                 new,
                 force: change.force,
                 is_head: self.state().head_ref() == Some(name),
             };
-            let outcome = match decide(&wish, |current, new| relation(self.repository(), current, new))? {
+            let decision = match decide(&wish, |current, new| relation(self.repository(), current, new))? {
+                // A job is one more each time, and says where its ref is.
+                Decision::UpToDate if self.request.is_job => Decision::Move { rewinds: false },
+                decision => decision,
+            };
+            let outcome = match decision {
                 Decision::Move { rewinds } => {
                     let peeled = new.and_then(|new| new.commit.filter(|commit| *commit != new.oid));
                     let (old, new_oid) = (wish.current, new.map(|new| new.oid));
@@ -222,7 +236,7 @@ impl Push<'_, '_> {
         let moved = self
             .moves
             .iter()
-            .filter_map(|planned| Tip::of(&planned.update.name, planned.new?));
+            .filter_map(|planned| Tip::of(&self.called(&planned.update.name), planned.new?));
         moved.chain(loose.iter().cloned()).collect()
     }
 
@@ -249,13 +263,16 @@ impl Push<'_, '_> {
 
     fn send(&mut self, loose: &[Tip]) -> Result<(), PushError> {
         let tips = self.tips(loose);
-        self.report.bundle_id = self.known_bundle(&tips);
+        let own = self.request.is_job.then(|| self.own_state());
+        let state = own.as_ref().unwrap_or(&self.room.state);
+        let known = self.known_bundle(state, &tips);
+        self.report.bundle_id = known;
         if !self.is_worth_posting(loose) {
             return Ok(());
         }
         let planner = Planner {
             repository: self.repository(),
-            state: self.state(),
+            state,
             bases: if self.request.full || tips.is_empty() {
                 Bases::default()
             } else {
@@ -263,12 +280,21 @@ impl Push<'_, '_> {
             },
             full: self.request.full,
             own: self.pusher.client.identity().key.id(),
-            name_every_tip: self.request.name_every_tip || !self.request.loose.is_empty(),
+            name_every_tip: self.request.name_every_tip || self.request.is_job || !self.request.loose.is_empty(),
         };
         let plan = match self.plan(&planner, &tips)? {
             Ok(plan) => plan,
             Err(cut_off) => return self.refuse_cut_off(cut_off),
         };
+        if self.request.is_job && plan.bundle.is_none() {
+            self.held = known.and_then(|id| state.bundle(&id)).map(|bundle| bundle.part.clone());
+            if self.held.is_none() {
+                // A commit whose parents are not here makes no bundle.
+                let commits = tips.iter().map(|tip| tip.commit).collect();
+                let cut_off = self.cut_off(commits, None)?;
+                return self.refuse_cut_off(cut_off);
+            }
+        }
         tell(&plan, &self.moves);
         if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {
             return Ok(());
@@ -457,11 +483,11 @@ impl Push<'_, '_> {
 
     /// A bundle of the room with the first tip, or with the first ref that is up to date: the one that a ref was moved
     /// there by, else the oldest. Anybody can post a newer one that says the same.
-    fn known_bundle(&self, tips: &[Tip]) -> Option<BundleId> {
+    fn known_bundle(&self, state: &RoomState, tips: &[Tip]) -> Option<BundleId> {
         let is_up_to_date = |change: &&RefChange| self.outcomes.get(&change.destination) == Some(&RefOutcome::UpToDate);
         let up_to_date = || {
             let change = self.request.changes.iter().find(is_up_to_date)?;
-            self.state().refs().get(&change.destination)
+            state.refs().get(&change.destination)
         };
         let oid = tips
             .first()
@@ -469,9 +495,9 @@ impl Push<'_, '_> {
             .or_else(|| up_to_date().map(|found| found.oid))?;
         let (full, own) = (self.request.full, self.pusher.client.identity().key.id());
         let of_kind = move |bundle: &&RoomBundle| is_enough(bundle, full, own);
-        let at_tip = || self.state().bundles_at(&oid).filter(of_kind);
+        let at_tip = || state.bundles_at(&oid).filter(of_kind);
         let moved_there = |bundle: &&RoomBundle| {
-            let mut refs = self.state().refs().values();
+            let mut refs = state.refs().values();
             refs.any(|found| found.oid == oid && found.seq == bundle.seq)
         };
         let by_ref = at_tip().find(moved_there);

@@ -12,6 +12,7 @@ use super::push_options::PushOptions;
 use super::{Session, SessionError};
 use crate::addressee::Nobody;
 use crate::advertisement::is_pin;
+use crate::base::BasePolicy;
 use crate::git::one_line;
 use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
 
@@ -23,13 +24,13 @@ const NO_CERTIFICATE: &str =
     "warning: not sending a push certificate since the receiving end does not support --signed push";
 
 /// One line: `[+]<source>:<destination>`.
-struct Wish {
+pub(super) struct Wish {
     /// As git wrote it, to be repeated in the answer.
     destination: Vec<u8>,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
 }
 
-enum Verdict {
+pub(super) enum Verdict {
     /// For the room to decide.
     Change(RefChange),
     /// Answered here.
@@ -38,7 +39,7 @@ enum Verdict {
 
 impl Wish {
     /// Answers what was still to be decided.
-    fn refuse(&mut self, why: &str) {
+    pub(super) fn refuse(&mut self, why: &str) {
         if let Verdict::Change(_) = self.verdict {
             self.verdict = Verdict::Answer(why.to_owned());
         }
@@ -63,7 +64,8 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         if wishes.iter().any(|wish| is_pin(&wish.destination)) {
             self.say("refs/parler/ is written by each repository for itself: nothing is pushed there");
         }
-        let options = match PushOptions::read(&options.push_options) {
+        let service = self.service();
+        let options = match PushOptions::read(&options.push_options, service) {
             Ok(options) => options,
             Err(broken) => {
                 for line in &broken {
@@ -73,6 +75,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
                 return self.answer_wishes(&wishes, None);
             }
         };
+        if let Some(service) = service {
+            self.wish_for_one_job(&mut wishes, service)?;
+        }
         let is_refused = |wish: &Wish| matches!(&wish.verdict, Verdict::Answer(why) if why != UP_TO_DATE);
         if (self.options.atomic || options.has_parts()) && wishes.iter().any(is_refused) {
             let atomic = Refusal::AtomicPush.to_string();
@@ -144,8 +149,12 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         self.connect()?;
         let name = self.room_name()?;
         let (cache, mut policy) = (self.cache(), self.policy()?.push);
+        let dispatch = self.service().map(|service| self.dispatch_part(service)).transpose()?;
         if let Some(base) = &options.base {
             policy.base = base.clone();
+        } else if dispatch.is_some() {
+            // A worker has no other remote to get anything from.
+            policy.base = BasePolicy::RoomOnly;
         }
         // What was listed is good for one push: after it the room has moved on.
         let lookup = self.room.take().map_or(RoomLookup::Unread, RoomLookup::from);
@@ -160,10 +169,14 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let client = &connected.ok_or_else(|| SessionError::command(b"push"))?.client;
         let repository = self.repository.as_ref().ok_or(SessionError::NoRepository)?;
         let pusher = Pusher::new(repository, client, &name, &policy, &cache).telling(&notice);
-        let extra = |bundle| options.parts(bundle);
+        let extra = |bundle| match &dispatch {
+            Some(dispatch) => options.parts_of_job(dispatch),
+            None => options.parts(bundle),
+        };
         let request = PushRequest {
             changes,
-            extra: options.has_parts().then_some(&extra),
+            extra: (options.has_parts() || dispatch.is_some()).then_some(&extra),
+            is_job: dispatch.is_some(),
             mentions: options.mentions(),
             atomic: self.options.atomic,
             dry_run: self.options.dry_run,
@@ -190,6 +203,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         }
         for note in &report.notes {
             self.say(note);
+        }
+        if let Some(service) = self.service() {
+            return self.tell_job(report, service);
         }
         let Some(posted) = report.posted.as_ref().filter(|_| !self.options.is_quiet()) else {
             return;

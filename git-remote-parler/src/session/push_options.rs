@@ -2,7 +2,7 @@
 //! options, and sends nothing.
 
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
-use parler_protocol::{AgentName, BundleId, HandoffPart, Part, TextPart};
+use parler_protocol::{AgentName, BundleId, DispatchPart, HandoffPart, Part, ServiceName, TextPart};
 
 use crate::base::BasePolicy;
 
@@ -20,8 +20,9 @@ pub(super) struct PushOptions {
 }
 
 impl PushOptions {
-    /// Reads options as users wrote them. The error has a line for people for each rule that was broken.
-    pub(super) fn read(options: &[Vec<u8>]) -> Result<Self, Vec<String>> {
+    /// Reads options as users wrote them, of a push to this service if to one. The error has a line for people for each
+    /// rule that was broken.
+    pub(super) fn read(options: &[Vec<u8>], service: Option<&ServiceName>) -> Result<Self, Vec<String>> {
         let mut found = Self::default();
         let mut broken = Vec::new();
         let mut seen = Vec::new();
@@ -31,7 +32,11 @@ impl PushOptions {
             }
         }
         for key in ["for", "summary"] {
-            if seen.contains(&key) && !seen.contains(&"next") {
+            if let Some(service) = service.filter(|_| seen.contains(&key)) {
+                broken.push(format!(
+                    "push option '{key}' is for a handoff, and whoever serves {service} takes a job: write -o next=TEXT alone"
+                ));
+            } else if seen.contains(&key) && !seen.contains(&"next") {
                 broken.push(format!(
                     "push option '{key}' says more about 'next', which is not there: add -o next=TEXT"
                 ));
@@ -97,6 +102,13 @@ impl PushOptions {
         note.into_iter().chain(handoff).collect()
     }
 
+    /// The parts of a job besides ref and bundle. Whose turn it is, is for the service's queue to say.
+    pub(super) fn parts_of_job(&self, dispatch: &DispatchPart) -> Vec<Part> {
+        let texts = [&self.note, &self.next].into_iter().flatten().cloned();
+        let texts = texts.map(|text| TextPart { text }.into());
+        std::iter::once(dispatch.clone().into()).chain(texts).collect()
+    }
+
     /// Whom the message mentions, as it must name them.
     pub(super) fn mentions(&self) -> Vec<String> {
         self.to.iter().map(|name| name.to_lowercase()).collect()
@@ -120,7 +132,7 @@ mod tests {
 
     fn read(options: &[&str]) -> Result<PushOptions, Vec<String>> {
         let options: Vec<_> = options.iter().map(|option| option.as_bytes().to_vec()).collect();
-        PushOptions::read(&options)
+        PushOptions::read(&options, None)
     }
 
     #[test]
@@ -184,7 +196,7 @@ mod tests {
                 assert!(line.contains(words), "{line}");
             }
         }
-        let bytes = PushOptions::read(&[b"note=\xff".to_vec()]).unwrap_err();
+        let bytes = PushOptions::read(&[b"note=\xff".to_vec()], None).unwrap_err();
         assert!(bytes[0].contains("is not UTF-8"));
     }
 }

@@ -14,7 +14,7 @@ use git_remote_parler::repository::{Repository, RepositoryError};
 use git_remote_parler::session::{Connected, Session, SessionError, Surroundings};
 use parler_client::{CachedSession, Client, ClientOptions, Deadlines, Identity, SessionCache};
 use parler_hub::{Hub, HubOptions, LocalPolicy};
-use parler_protocol::{AgentKey, Oid, RoomName};
+use parler_protocol::{AgentKey, DispatchPart, Oid, RoomName, ServiceName};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -178,6 +178,13 @@ impl Surroundings for Edge<'_> {
 
     fn direct_room(&self, _client: &Client, agent: &str) -> Result<RoomName, Box<dyn Error + Send + Sync>> {
         Err(format!("{agent} cannot be found").into())
+    }
+
+    fn dispatch(&self, service: &ServiceName) -> Result<DispatchPart, Box<dyn Error + Send + Sync>> {
+        Ok(DispatchPart {
+            role: service.to_string(),
+            ..DispatchPart::default()
+        })
     }
 }
 

@@ -26,6 +26,7 @@ mod message_id;
 mod oid;
 mod part;
 mod ref_name;
+mod request_ref;
 mod room_name;
 mod schema;
 mod seq;

@@ -4,6 +4,7 @@ use git_remote_parler::push::{Force, PushRequest, RoomLookup};
 use git_remote_parler::room::Room;
 use parler_protocol::{BundleId, Part, TextPart};
 
+use super::dispatch;
 use crate::cli::Push;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -14,6 +15,9 @@ use crate::posting::{mentions, parse_key, tell_if_for_nobody};
 use crate::pushing::{Destination, Instruction, current_branch, deletions, parse_change, push, push_policy};
 
 pub(super) fn run(context: &Context, args: &Push, output: &mut Output) -> Result<()> {
+    if let Some(service) = context.service() {
+        return dispatch::push(context, args, &service, output);
+    }
     let repository = context.repository()?;
     let room = context.room()?;
     let mut changes = if args.refs.is_empty() {

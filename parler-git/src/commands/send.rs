@@ -7,6 +7,7 @@ use parler_protocol::api::Posted;
 use parler_protocol::{Draft, ErrorCode, FilePart, Part, RoomName, TextPart};
 use serde_json::{Value, json};
 
+use super::dispatch;
 use crate::cli::Send;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -18,11 +19,14 @@ use crate::posting::{Place, mentions, parse_key, post};
 use crate::text;
 
 pub(super) fn run(context: &Context, args: &Send, output: &mut Output) -> Result<()> {
-    let room = context.room()?;
     let from_input = args.file.iter().filter(|file| **file == Path::new("-")).count();
     if from_input + usize::from(args.text.as_deref() == Some("-")) > 1 {
         return Err(Error::usage("standard input can be read once").then("git parler send -h"));
     }
+    if let Some(service) = context.service() {
+        return dispatch::send(context, args, &service, output);
+    }
+    let room = context.room()?;
     if args.name.is_some() && args.file.len() > 1 {
         return Err(Error::usage("--name is for one file, and there are several").then("git parler send -h"));
     }

@@ -1,5 +1,5 @@
 //! The rounds in which a push is posted: the hub's answer to each decides what the next one still asks for. Never sends
-//! an update again with another old value.
+//! an update again with another old value, unless it is a job's.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use parler_protocol::{
     Seq, verify,
 };
 
-use super::{Push, relation};
+use super::{Move, Push, relation};
 use crate::push::decision::Relation;
 use crate::push::plan::{Plan, Tip};
 use crate::push::post::{MeteredSpool, Packed};
@@ -88,12 +88,16 @@ impl Push<'_, '_> {
                     return Ok(());
                 }
                 Err(ClientError::Problem(problem)) if problem.code == ErrorCode::NotFound => {
-                    let room = self.report.room.clone();
-                    return Err(RoomError::Unknown { room }.into());
+                    return Err(RoomError::unknown(&self.report.room).into());
                 }
                 // A command that is run again finds its refs where its first run moved them, and has another message to post.
                 Err(ClientError::Problem(problem)) if problem.code == ErrorCode::IdempotencyConflict => {
-                    let before = if self.moves.is_empty() {
+                    let is_there = |planned: &Move| {
+                        let there = self.state().refs().get(&planned.update.name).map(|found| found.oid);
+                        there == planned.update.new
+                    };
+                    // What a job asks for is where it was left, if it is the same one.
+                    let before = if self.moves.iter().all(is_there) {
                         self.posted_before(&draft)?
                     } else {
                         None
@@ -167,7 +171,8 @@ impl Push<'_, '_> {
         may_set_head: bool,
     ) -> Result<Draft, PushError> {
         let mut parts = Vec::new();
-        parts.extend(packed.map(|packed| packed.part.clone().into()));
+        let bundle = packed.map(|packed| &packed.part).or(self.held.as_ref());
+        parts.extend(bundle.map(|part| part.clone().into()));
         if !self.moves.is_empty() {
             let updates: Vec<RefUpdate> = self.moves.iter().map(|planned| planned.update.clone()).collect();
             // Whoever pushed first in between has set it.
@@ -218,6 +223,11 @@ impl Push<'_, '_> {
 
     fn answer_problem(&mut self, problem: Problem) -> Result<(), PushError> {
         match problem.code {
+            ErrorCode::RefMoved if self.request.is_job => {
+                let conflicts = problem.conflicts.clone();
+                self.follow_job(&conflicts, problem)
+            }
+            ErrorCode::RefDirectoryConflict if self.request.is_job => self.make_way_again(problem),
             ErrorCode::RefMoved if !problem.conflicts.is_empty() => {
                 let before = self.moves.len();
                 for conflict in &problem.conflicts {
