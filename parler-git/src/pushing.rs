@@ -14,7 +14,7 @@ use git_remote_parler::room_state::RoomState;
 use git_remote_parler::session::Policy;
 use parler_client::Client;
 use parler_protocol::limits::MAX_AGENT_NAME_BYTES;
-use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName, Seq};
+use parler_protocol::{AgentName, BundleId, HandoffPart, RefName, RoomName, Seq, ServiceName};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -303,7 +303,7 @@ pub(crate) fn push(
         output.remark(note);
     }
     if output.is_json() {
-        let mut value = report_json(&report, request.dry_run, failure.as_ref());
+        let mut value = report_json(&report, request, failure.as_ref());
         value["history"] = context.trust().history_json(&client.hub_id()?, &report.room);
         output.json(&value)?;
         return failure.map_or(Ok(()), |failure| Err(failure.told()));
@@ -363,8 +363,10 @@ fn words(refusal: &Refusal) -> String {
 }
 
 /// A push for programs.
-fn report_json(report: &PushReport, dry_run: bool, failure: Option<&Error>) -> Value {
+fn report_json(report: &PushReport, request: &PushRequest<'_>, failure: Option<&Error>) -> Value {
+    let (is_job, dry_run) = (request.is_job, request.dry_run);
     let refs: Vec<_> = report.refs.iter().map(ref_json).collect();
+    let service = ServiceName::of_room(&report.room).filter(|_| is_job);
     let bundle = report.bundle.as_ref().map(|bundle| {
         json!({
             "id": bundle.id,
@@ -376,6 +378,7 @@ fn report_json(report: &PushReport, dry_run: bool, failure: Option<&Error>) -> V
     });
     json!({
         "room": report.room,
+        "service": service,
         "seq": report.posted.as_ref().map(|posted| posted.seq),
         "id": report.posted.as_ref().map(|posted| posted.id),
         "refs": refs,

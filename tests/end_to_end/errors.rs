@@ -159,7 +159,7 @@ fn an_address_that_means_nothing_is_told_before_anybody_is_asked() {
                 "git config parler.hub.example.insecure true",
             ],
         ),
-        ("parler::service/build", ["service addresses", "use a room"]),
+        ("parler::service/a/b", ["service name", "parler::room/ROOM"]),
     ] {
         for command in ["ls-remote", "fetch"] {
             let answer = work.git([command, address]).code(128);

@@ -60,6 +60,7 @@ mod restarted_hub;
 mod retention;
 mod room_head;
 mod secrets;
+mod services;
 mod several_machines;
 mod shallow;
 mod side_by_side;
