@@ -284,10 +284,10 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
                     .into());
                 }
                 match self.service() {
-                // What is pushed is a job, also where nothing has changed since the last one.
-                Some(_) => advertisement::nothing(told(own)),
-                None => advertisement::for_push(&room.state, told(own)),
-            }
+                    // What is pushed is a job, also where nothing has changed since the last one.
+                    Some(_) => advertisement::nothing(told(own)),
+                    None => advertisement::for_push(&room.state, told(own)),
+                }
             }
             _ => advertisement::nothing(told(own)),
         })
@@ -342,9 +342,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         let looked = match read {
             Ok(room) => Looked::There(Box::new(room)),
             Err(RoomError::Unknown { .. })
-                if for_push
-                    && policy.push.create_room
-                    && !Room::was_known(client, &name, &cache)? =>
+                if for_push && policy.push.create_room && !Room::was_known(client, &name, &cache)? =>
             {
                 Looked::Absent
             }

@@ -462,7 +462,15 @@ impl Context {
 
     /// The service that the command line names: what is pushed or sent there is a job.
     pub(crate) fn service(&self) -> Option<ServiceName> {
-        ServiceName::of_room(&self.globals.service.as_ref().and(self.globals.room.as_ref())?.parse().ok()?)
+        ServiceName::of_room(
+            &self
+                .globals
+                .service
+                .as_ref()
+                .and(self.globals.room.as_ref())?
+                .parse()
+                .ok()?,
+        )
     }
 
     /// The room that a command needs.

@@ -53,8 +53,8 @@ fn log_of(worker: &RawClient, service: &ServiceName) -> Vec<Value> {
         ..ReadFrom::default()
     };
     let page = worker.calls.messages(&service.room(), &from).unwrap();
-    let message = |raw: &Box<serde_json::value::RawValue>| serde_json::from_str(raw.get()).unwrap();
-    page.messages.iter().map(message).collect()
+    let messages = page.messages.iter();
+    messages.map(|raw| serde_json::from_str(raw.get()).unwrap()).collect()
 }
 
 fn arguments(words: &[&str]) -> Vec<OsString> {
@@ -95,19 +95,37 @@ fn a_push_to_a_service_is_a_job_that_needs_nothing_else() {
     let world = world();
     let desk = Desk::new(&world);
     let tip = desk.work.commit("a.txt", "one\n");
-    let pushed = desk.work.git(arguments(&["push", "-o", "next=look at it", "-o", "note=please", "review", "feature"]));
+    let pushed = desk.work.git(arguments(&[
+        "push",
+        "-o",
+        "next=look at it",
+        "-o",
+        "note=please",
+        "review",
+        "feature",
+    ]));
     let pushed = pushed.success();
-    pushed.warns("feature -> feature").warns("git parler status 1 --service review --wait done");
+    pushed
+        .warns("feature -> feature")
+        .warns("git parler status 1 --service review --wait done");
     let job = desk.last();
     assert_eq!(job["from"]["name"], "alice");
-    assert_eq!(part(&job, "com.parler.dispatch"), &json!({ "kind": "com.parler.dispatch", "role": "review" }));
+    assert_eq!(
+        part(&job, "com.parler.dispatch"),
+        &json!({ "kind": "com.parler.dispatch", "role": "review" })
+    );
     assert_eq!(texts(&job), ["please", "look at it"]);
     let own = || "refs/requests/alice/heads/feature".to_owned();
     assert_eq!(place(&job), (own(), Value::Null, json!(tip)));
     let bundle = part(&job, "com.parler.bundle");
     // A worker has no other remote: what origin has is in it, too.
     assert_eq!(bundle["prerequisites"], Value::Null, "{bundle:#}");
-    let names: Vec<_> = bundle["refs"].as_array().unwrap().iter().map(|tip| &tip["name"]).collect();
+    let names: Vec<_> = bundle["refs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tip| &tip["name"])
+        .collect();
     assert_eq!(names, ["HEAD", "refs/heads/feature"]);
     let is_handoff = |part: &Value| part["kind"] == "com.parler.handoff";
     assert!(!job["parts"].as_array().unwrap().iter().any(is_handoff), "{job:#}");
@@ -144,13 +162,21 @@ fn every_push_is_a_job_also_where_nothing_has_changed() {
     desk.work.git("push --quiet review feature:other").success();
     let log = desk.log();
     assert_eq!(log.len(), 4);
-    let [first, second, third, other] = log.as_slice() else { panic!() };
+    let [first, second, third, other] = log.as_slice() else {
+        panic!()
+    };
     for again in [second, third] {
-        assert_eq!(place(again), ("refs/requests/alice/heads/feature".into(), json!(tip), json!(tip)));
+        assert_eq!(
+            place(again),
+            ("refs/requests/alice/heads/feature".into(), json!(tip), json!(tip))
+        );
         assert_eq!(part(again, "com.parler.bundle"), part(first, "com.parler.bundle"));
     }
     // The bundle is the one that was there; what it is called now the message says.
-    assert_eq!(place(other), ("refs/requests/alice/heads/other".into(), Value::Null, json!(tip)));
+    assert_eq!(
+        place(other),
+        ("refs/requests/alice/heads/other".into(), Value::Null, json!(tip))
+    );
     assert_eq!(part(other, "com.parler.bundle"), part(first, "com.parler.bundle"));
 
     // A branch that went back is a job as well, and so is a commit in the middle of what was there.
@@ -163,9 +189,19 @@ fn every_push_is_a_job_also_where_nothing_has_changed() {
     assert_eq!(place(&rewound).2, json!(back));
     assert_eq!(part(&rewound, "com.parler.refs")["updates"][0]["forced"], true);
     let bundle = part(&rewound, "com.parler.bundle");
-    assert!(bundle["refs"].as_array().unwrap().iter().any(|tip| tip["oid"] == json!(back)), "{bundle:#}");
+    assert!(
+        bundle["refs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|tip| tip["oid"] == json!(back)),
+        "{bundle:#}"
+    );
     let empty = world.init("empty", "");
-    desk.alice.at(&empty).parler("apply 6 --service review --as alice").success();
+    desk.alice
+        .at(&empty)
+        .parler("apply 6 --service review --as alice")
+        .success();
     assert!(empty.has(&back));
 }
 
@@ -179,14 +215,19 @@ fn requesters_are_in_nobodys_way_and_build_on_nobody() {
     let bob = bobs.user();
     bob.parler("connect --as bob/heads").success();
     // What alice has pushed is here, and in the room: bob's job does without it all the same.
-    bobs.git(["fetch", "--quiet", desk.work.path().to_str().unwrap(), "feature"]).success();
+    bobs.git(["fetch", "--quiet", desk.work.path().to_str().unwrap(), "feature"])
+        .success();
     bobs.git("switch --quiet -c feature FETCH_HEAD").success();
     bobs.commit("b.txt", "bob\n");
     bobs.git("push --quiet parler::service/review feature").success();
     let job = desk.last();
     assert_eq!(place(&job).0, "refs/requests/bob%2fheads/heads/feature");
     let bundle = part(&job, "com.parler.bundle");
-    assert_eq!((&bundle["prerequisites"], &bundle["needs"]), (&Value::Null, &Value::Null), "{bundle:#}");
+    assert_eq!(
+        (&bundle["prerequisites"], &bundle["needs"]),
+        (&Value::Null, &Value::Null),
+        "{bundle:#}"
+    );
     let listed = desk.work.git("ls-remote review").success().listed_refs();
     assert_eq!(listed["refs/requests/alice/heads/feature"], desk.work.rev("feature"));
 
@@ -194,7 +235,10 @@ fn requesters_are_in_nobodys_way_and_build_on_nobody() {
     desk.work.git("branch --quiet -m feature feature/one").success();
     desk.work.git("push --quiet review feature/one").success();
     let listed = desk.work.git("ls-remote review").success().listed_refs();
-    assert!(listed.contains_key("refs/requests/alice/heads/feature/one"), "{listed:?}");
+    assert!(
+        listed.contains_key("refs/requests/alice/heads/feature/one"),
+        "{listed:?}"
+    );
     assert!(!listed.contains_key("refs/requests/alice/heads/feature"), "{listed:?}");
 }
 
@@ -208,7 +252,10 @@ fn one_push_is_one_branch_or_tag() {
         ("push --atomic review feature main", "one push to a service is one job"),
         ("push review HEAD:refs/notes/x", "a job is a branch or a tag"),
         ("push -o for=bob review feature", "push option 'for' is for a handoff"),
-        ("push -o next=x -o summary=y review feature", "push option 'summary' is for a handoff"),
+        (
+            "push -o next=x -o summary=y review feature",
+            "push option 'summary' is for a handoff",
+        ),
     ] {
         desk.work.git(arguments).failure().warns(words);
     }
@@ -218,10 +265,19 @@ fn one_push_is_one_branch_or_tag() {
         ("push --service review feature main", "one push to a service is one job"),
         ("push --service review HEAD:refs/notes/x", "a job is a branch or a tag"),
         ("push --service review :feature", "nothing is deleted at a service"),
-        ("push --service review --delete feature", "--delete is for a room's refs"),
-        ("push --service review --force-with-lease feature", "--force-with-lease is for a room's refs"),
+        (
+            "push --service review --delete feature",
+            "--delete is for a room's refs",
+        ),
+        (
+            "push --service review --force-with-lease feature",
+            "--force-with-lease is for a room's refs",
+        ),
         ("push --service review --next x --for bob", "--for is for a handoff"),
-        ("push --service review --room try", "--service and --room name two rooms"),
+        (
+            "push --service review --room try",
+            "--service and --room name two rooms",
+        ),
         ("send --service review --to bob x", "--to and --service name two rooms"),
         ("push --service a/b", "service name \"a/b\""),
     ] {
@@ -232,12 +288,23 @@ fn one_push_is_one_branch_or_tag() {
     // A tag is a job, and so is a branch of another name; a dry run is none.
     desk.work.git("tag -a -m one v1").success();
     desk.work.git("push --quiet --dry-run review v1").success();
-    desk.alice.parler("push --service review --dry-run").success().says("nothing was sent");
+    desk.alice
+        .parler("push --service review --dry-run")
+        .success()
+        .says("nothing was sent");
     assert!(desk.log().is_empty());
     desk.work.git("push --quiet review v1").success();
     assert_eq!(place(&desk.last()).0, "refs/requests/alice/tags/v1");
-    let told = desk.alice.parler("push --service review --json HEAD:refs/heads/x").success().json();
-    assert_eq!((&told["seq"], &told["service"]), (&json!(2), &json!("review")), "{told:#}");
+    let told = desk
+        .alice
+        .parler("push --service review --json HEAD:refs/heads/x")
+        .success()
+        .json();
+    assert_eq!(
+        (&told["seq"], &told["service"]),
+        (&json!(2), &json!("review")),
+        "{told:#}"
+    );
     assert_eq!(told["refs"][0]["name"], "refs/requests/alice/heads/x");
 }
 
@@ -249,14 +316,35 @@ fn a_service_that_is_not_there_is_named() {
     let words = "no service 'nosuch' on this hub, or none for you";
     for command in ["push", "fetch", "ls-remote"] {
         let refspec = if command == "push" { "feature" } else { "" };
-        let refused = desk.work.git(format!("{command} parler::service/nosuch {refspec}")).failure();
-        refused.warns(&format!("fatal: {words}")).warns("git parler serve nosuch");
+        let refused = desk
+            .work
+            .git(format!("{command} parler::service/nosuch {refspec}"))
+            .failure();
+        refused
+            .warns(&format!("fatal: {words}"))
+            .warns("git parler serve nosuch");
     }
-    for command in ["push", "send x", "send --queue x", "recv", "log", "status", "status 1", "cancel 1", "show 1", "roster"] {
+    for command in [
+        "push",
+        "send x",
+        "send --queue x",
+        "recv",
+        "log",
+        "status",
+        "status 1",
+        "cancel 1",
+        "show 1",
+        "roster",
+    ] {
         let refused = desk.alice.parler(format!("{command} --service nosuch")).code(3);
         assert!(refused.one_error_line().contains(words), "{command}: {refused:?}");
     }
-    assert!(desk.alice.parler("outbox --json").success().json()["waiting"].as_array().unwrap().is_empty());
+    assert!(
+        desk.alice.parler("outbox --json").success().json()["waiting"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
 }
 
 /// Also where its bundle is uploaded before its message.
@@ -289,22 +377,50 @@ fn a_job_may_be_without_code() {
     let sent = desk.alice.parler("send --service Review look").success();
     sent.says("job 1 for service review");
     desk.work.write("notes.txt", "notes\n");
-    let words = ["send", "--service", "review", "--file", "notes.txt", "--json", "with this"];
+    let words = [
+        "send",
+        "--service",
+        "review",
+        "--file",
+        "notes.txt",
+        "--json",
+        "with this",
+    ];
     let told = desk.alice.parler(arguments(&words)).success().json();
-    assert_eq!((&told["seq"], &told["service"], &told["room"]), (&json!(2), &json!("review"), &json!("svc.review")));
+    assert_eq!(
+        (&told["seq"], &told["service"], &told["room"]),
+        (&json!(2), &json!("review"), &json!("svc.review"))
+    );
     desk.alice.parler("send --service review --queue later").success();
     let log = desk.log();
-    assert_eq!(log.iter().map(texts).collect::<Vec<_>>(), [["look"], ["with this"], ["later"]]);
+    assert_eq!(
+        log.iter().map(texts).collect::<Vec<_>>(),
+        [["look"], ["with this"], ["later"]]
+    );
     assert_eq!(part(&log[1], "com.parler.file")["name"], "notes.txt");
     for job in &log {
         assert_eq!(part(job, "com.parler.dispatch")["role"], "review");
     }
-    let two = ["send", "--service", "review", "--file", "notes.txt", "--file", "notes.txt"];
+    let two = [
+        "send",
+        "--service",
+        "review",
+        "--file",
+        "notes.txt",
+        "--file",
+        "notes.txt",
+    ];
     let refused = desk.alice.parler(arguments(&two)).code(2);
-    assert!(refused.one_error_line().contains("a job brings one file"), "{refused:?}");
+    assert!(
+        refused.one_error_line().contains("a job brings one file"),
+        "{refused:?}"
+    );
     // All are there to be taken.
     for seq in 1..=3 {
-        let job = desk.worker.calls.claim_job(&desk.service, Duration::from_secs(60), Duration::ZERO);
+        let job = desk
+            .worker
+            .calls
+            .claim_job(&desk.service, Duration::from_secs(60), Duration::ZERO);
         assert_eq!(job.unwrap().unwrap().seq, Seq::new(seq));
     }
 }
@@ -318,8 +434,12 @@ fn a_job_asked_for_in_a_job_says_so_and_goes_in_no_circle() {
         let agent = desk.alice.with("PARLER_JOB_ROOM", room);
         agent.with("PARLER_JOB_SEQ", "4").with("PARLER_JOB_CHAIN", chain)
     };
-    within("build,test", "svc.test").parler("send --service review x").success();
-    within("build,test", "svc.test").git("push --quiet review feature").success();
+    within("build,test", "svc.test")
+        .parler("send --service review x")
+        .success();
+    within("build,test", "svc.test")
+        .git("push --quiet review feature")
+        .success();
     for job in desk.log() {
         let dispatch = part(&job, "com.parler.dispatch");
         assert_eq!(dispatch["causedBy"], json!({ "room": "svc.test", "seq": 4 }));
@@ -378,4 +498,30 @@ fn a_job_costs_what_a_push_costs() {
     let (requests, children) = cost();
     assert_eq!(requests.len(), 2, "{requests:#?}");
     assert!(children.len() <= 1, "{children:#?}");
+}
+
+/// Several programs of one agent, as its hooks might start them: none of them is refused for another.
+#[test]
+fn the_same_branch_may_be_asked_for_by_several_at_once() {
+    let world = world();
+    let desk = Desk::new(&world);
+    let tip = desk.work.commit("a.txt", "one\n");
+    desk.work.git("push --quiet review feature").success();
+    desk.work.git("branch --quiet older HEAD~1").success();
+    let pushes: Vec<_> = ["feature", "older:feature", "feature", "older:feature"]
+        .iter()
+        .map(|refspec| {
+            desk.alice
+                .start_git(["push", "--quiet", "parler::service/review", refspec])
+        })
+        .collect();
+    for push in pushes {
+        push.wait().success();
+    }
+    let log = desk.log();
+    assert_eq!(log.len(), 5);
+    for pair in log.windows(2) {
+        assert_eq!(place(&pair[1]).1, place(&pair[0]).2, "{pair:#?}");
+    }
+    assert_eq!(log.iter().filter(|job| place(job).2 == json!(tip)).count(), 3);
 }

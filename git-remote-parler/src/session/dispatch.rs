@@ -17,7 +17,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
     pub(super) fn wish_for_one_job(&mut self, wishes: &mut [Wish], service: &ServiceName) -> Result<(), SessionError> {
         let is_change = |wish: &&mut Wish| matches!(wish.verdict, Verdict::Change(_));
         if wishes.iter_mut().filter(is_change).count() > 1 {
-            self.say(&format!("{ONE_JOB}: push one branch or tag, and leave others out with --no-follow-tags"));
+            self.say(&format!(
+                "{ONE_JOB}: push one branch or tag, and leave others out with --no-follow-tags"
+            ));
             wishes.iter_mut().for_each(|wish| wish.refuse(ONE_JOB));
             return Ok(());
         }
@@ -28,7 +30,9 @@ impl<O: Write, E: Write> Session<'_, O, E> {
                 continue;
             };
             let called = change.destination.as_str();
-            let is_job = ["refs/heads/", "refs/tags/"].iter().any(|kind| called.starts_with(kind));
+            let is_job = ["refs/heads/", "refs/tags/"]
+                .iter()
+                .any(|kind| called.starts_with(kind));
             if change.source.is_none() {
                 wish.refuse(&format!(
                     "nothing is deleted at a service; a job is called off with git parler cancel N --service {service}"

@@ -134,12 +134,19 @@ fn parts(dispatch: &DispatchPart, texts: &[String]) -> Vec<Part> {
 fn in_own_place(change: RefChange, service: &ServiceName, name: &parler_protocol::AgentName) -> Result<RefChange> {
     let called = &change.destination;
     if change.source.is_none() {
-        return Err(Error::usage("nothing is deleted at a service").then(format!("git parler cancel N --service {service}")));
+        return Err(
+            Error::usage("nothing is deleted at a service").then(format!("git parler cancel N --service {service}"))
+        );
     }
-    if !["refs/heads/", "refs/tags/"].iter().any(|kind| called.as_str().starts_with(kind)) {
+    if !["refs/heads/", "refs/tags/"]
+        .iter()
+        .any(|kind| called.as_str().starts_with(kind))
+    {
         let shown = text::name(called.as_str());
-        return Err(Error::usage(format_args!("a job is a branch or a tag, and {shown} is neither"))
-            .then(format!("git parler push --service {service} SRC:refs/heads/NAME")));
+        return Err(
+            Error::usage(format_args!("a job is a branch or a tag, and {shown} is neither"))
+                .then(format!("git parler push --service {service} SRC:refs/heads/NAME")),
+        );
     }
     Ok(RefChange {
         destination: called.requested_by(name).map_err(Error::usage)?,

@@ -41,7 +41,11 @@ impl Push<'_, '_> {
         let Some(name) = self.moves.first().map(|planned| planned.update.name.clone()) else {
             return;
         };
-        let in_the_way = self.state().refs().iter().filter(|(other, _)| other.conflicts_with(&name));
+        let in_the_way = self
+            .state()
+            .refs()
+            .iter()
+            .filter(|(other, _)| other.conflicts_with(&name));
         let deleted: Vec<Move> = in_the_way
             .map(|(other, found)| Move {
                 update: RefUpdate {
