@@ -1,4 +1,4 @@
-//! Which handoffs the receipts of a log are about: their numbers and authors, for whoever reads a receipt by itself. What
+//! Which handoffs and jobs the receipts of a log are about: their numbers and authors, for whoever reads a receipt by itself. What
 //! is not in the messages at hand is looked for in those just before them, and no further. Judges no receipt.
 
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ impl Answers {
         let Some(first) = entries.iter().map(|entry| entry.seq).min() else {
             return;
         };
-        self.meet(entries, is_handoff);
+        self.meet(entries, is_answerable);
         let missing: HashSet<_> = wanted
             .iter()
             .filter(|id| !self.known.contains_key(id) && !self.missed.contains(id))
@@ -55,7 +55,7 @@ impl Answers {
             let Some(last) = page.entries.last() else { return };
             at = last.seq;
             let is_wanted = |entry: &LogEntry| entry.unverified().is_some_and(|message| wanted.contains(&message.id));
-            self.meet(&page.entries, |entry| is_wanted(entry) && is_handoff(entry));
+            self.meet(&page.entries, |entry| is_wanted(entry) && is_answerable(entry));
         }
     }
 
@@ -68,16 +68,18 @@ impl Answers {
                 id: message.id,
                 seq: message.seq,
                 from: message.from.clone(),
+                is_job: message.parts.iter().any(|part| matches!(part, Part::Dispatch(_))),
             };
             self.known.entry(message.id).or_insert(answered);
         }
     }
 }
 
-fn is_handoff(entry: &LogEntry) -> bool {
+fn is_answerable(entry: &LogEntry) -> bool {
+    let is_one = |part: &Part| matches!(part, Part::Handoff(_) | Part::Dispatch(_));
     entry
         .unverified()
-        .is_some_and(|message| message.parts.iter().any(|part| matches!(part, Part::Handoff(_))))
+        .is_some_and(|message| message.parts.iter().any(is_one))
 }
 
 /// What a message says to be about.

@@ -20,6 +20,7 @@ use crate::usage::{usage_error, wants_json};
 use crate::{screen, trace};
 
 mod apply;
+mod cancel_job;
 mod completion;
 mod connect;
 mod delete_room;

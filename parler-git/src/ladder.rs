@@ -261,7 +261,8 @@ pub(crate) fn summary_json(handoff: &Handoff) -> Value {
     })
 }
 
-fn receipt_json(receipt: &Receipt) -> Value {
+/// What was said of it, for programs.
+pub(crate) fn receipt_json(receipt: &Receipt) -> Value {
     json!({
         "seq": receipt.seq,
         "id": receipt.id,
@@ -275,7 +276,7 @@ fn receipt_json(receipt: &Receipt) -> Value {
 }
 
 /// `bob (reviewer) 2026-11-30 05:00:01 · message 43 · result 7f3a0c9e21d4: why`
-fn said(receipt: &Receipt) -> String {
+pub(crate) fn said(receipt: &Receipt) -> String {
     let who = text::name_and_role(&receipt.from.name, receipt.from.role.as_deref());
     let mut words = format!("{who} {} · message {}", text::local_time(receipt.ts), receipt.seq);
     if let Some(result) = &receipt.part.result {
@@ -304,7 +305,7 @@ pub(crate) const fn wake_words(wake: WakePath, acknowledged: bool) -> &'static s
 }
 
 /// A line with a label.
-fn row(name: &str, value: &str) -> String {
+pub(crate) fn row(name: &str, value: &str) -> String {
     screen::labelled(&label(name), value)
 }
 

@@ -27,6 +27,7 @@ mod hubs;
 mod identity;
 mod input;
 mod installation;
+mod job;
 mod job_cause;
 mod ladder;
 mod leases;

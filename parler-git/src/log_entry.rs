@@ -29,19 +29,21 @@ pub(crate) struct LogEntry {
     pub(crate) accept: Option<String>,
     /// Whether its author's role is the name of somebody else, as far as that was looked at.
     pub(crate) is_role_anothers: bool,
-    /// The handoffs that it answers, as far as they were found.
+    /// The handoffs and jobs that it answers, as far as they were found.
     pub(crate) answered: Vec<Answered>,
 }
 
-/// A handoff that a message answers.
+/// A handoff or a job that a message answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answered {
     /// The id that the answer names.
     pub(crate) id: MessageId,
-    /// The handoff's message.
+    /// Its message.
     pub(crate) seq: Seq,
     /// Its author. Names are text from elsewhere.
     pub(crate) from: Sender,
+    /// Whether it is a job of a service.
+    pub(crate) is_job: bool,
 }
 
 enum Content {

@@ -5,6 +5,7 @@ use git_remote_parler::repository::Repository;
 use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskPart, Verdict, Work};
 
 use crate::bundles::BundleView;
+use crate::job::cause_words;
 use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
@@ -160,13 +161,19 @@ pub(crate) fn render_parts<'p>(
                 let of = answered.iter().find(|answered| is_answered(part, answered));
                 let of = of.map(|of| {
                     let whose = text::name_and_role(&of.from.name, of.from.role.as_deref());
-                    format!(" · handoff {} from {whose}", of.seq)
+                    let what = if of.is_job { "job" } else { "handoff" };
+                    format!(" · {what} {} from {whose}", of.seq)
                 });
                 let (of, result) = (of.unwrap_or_default(), result.unwrap_or_default());
                 let words = format!("{}{of}{result}{note}", part.status.as_str());
                 out.push_str(&field("task", &words));
             }
-            Part::Dispatch(part) => out.push_str(&field("job", &format!("for {}", text::name(&part.role)))),
+            Part::Dispatch(part) => {
+                out.push_str(&field("job", &format!("for service {}", text::name(&part.role))));
+                if let Some(words) = cause_words(part) {
+                    out.push_str(&field("cause", &words));
+                }
+            }
             Part::Seen(_) | Part::Sig(_) => {}
             other => out.push_str(&field("part", &text::name(other.kind()))),
         }

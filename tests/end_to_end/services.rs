@@ -1,15 +1,18 @@
-//! Jobs for services, as those see them who ask for them: by push and by send, called off, looked at and waited for. Who
-//! works on them is here a client that is steered by hand.
+//! Jobs for services, as those ask for them who have some: by push and by send. Who works on them is here a client that is
+//! steered by hand.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use parler_client::ReadFrom;
 use parler_harness::{Agent, GitCounter, LocalHub, RawClient, Repository, World};
-use parler_protocol::{Seq, ServiceName};
+use parler_protocol::api::ClaimedJob;
+use parler_protocol::{Fence, Part, Seq, ServiceName, TaskPart, TaskStatus};
 use serde_json::{Value, json};
 
 use super::{hub_server, noise, world};
+
+mod following;
 
 /// A service of the local hub, whoever serves it, and a repository whose agent has jobs.
 struct Desk<'w> {
@@ -44,6 +47,47 @@ impl<'w> Desk<'w> {
 
     fn last(&self) -> Value {
         self.log().pop().unwrap()
+    }
+
+    /// The worker takes the next job.
+    #[track_caller]
+    fn claim(&self) -> ClaimedJob {
+        let claimed = self
+            .worker
+            .calls
+            .claim_job(&self.service, Duration::from_secs(60), Duration::ZERO);
+        claimed.unwrap().expect("a job")
+    }
+
+    /// The worker says how a job that it has stands.
+    #[track_caller]
+    fn say(&self, job: &ClaimedJob, status: TaskStatus, note: &str) {
+        let message: Value = serde_json::from_str(job.job.get()).unwrap();
+        let part = TaskPart {
+            status,
+            task: Some(message["id"].as_str().unwrap().to_owned()),
+            note: (!note.is_empty()).then(|| note.to_owned()),
+            result: None,
+            tokens: None,
+            elapsed_ms: None,
+        };
+        let room = self.service.room();
+        let signed = self
+            .worker
+            .sign(&room, &self.worker.head(&room), vec![Part::from(part)]);
+        let fence = Fence {
+            seq: job.seq,
+            number: job.fence,
+        };
+        self.worker
+            .calls
+            .post_receipt(&self.service, fence, &signed, None)
+            .unwrap();
+    }
+
+    fn status(&self, number: &str) -> Value {
+        let told = self.alice.parler(["status", number, "--service", "review", "--json"]);
+        told.success().json()
     }
 }
 

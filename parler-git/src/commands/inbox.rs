@@ -66,6 +66,8 @@ struct Found {
     unexamined: u64,
     handoffs: Vec<Item>,
     mentions: Vec<Item>,
+    /// How many are jobs for the service whose room this is.
+    jobs: usize,
 }
 
 /// A message for this agent.
@@ -119,12 +121,14 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
         unexamined: after - cursor + room.head.seq.get().saturating_sub(read),
         handoffs: Vec::new(),
         mentions: Vec::new(),
+        jobs: 0,
     };
     for entry in &page.entries {
         if entry.is_by(me) {
             found.unread -= 1;
             continue;
         }
+        found.jobs += usize::from(is_job(entry));
         if let Some((message, handoff)) = entry.handoff_to(me) {
             if ledger
                 .handoff(message.seq)
@@ -145,6 +149,12 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
         }
     }
     Ok(found)
+}
+
+/// Whether it is a job, for whoever serves.
+fn is_job(entry: &LogEntry) -> bool {
+    let dispatches = |message: &Message| message.parts.iter().any(|part| matches!(part, Part::Dispatch(_)));
+    entry.unverified().is_some_and(dispatches) && entry.message().is_some_and(|(_, verdict)| verdict.is_valid())
 }
 
 /// The first text of a message, or what it says of a handoff.
@@ -181,6 +191,7 @@ struct RoomCount {
     unexamined: u64,
     handoffs: usize,
     mentions: usize,
+    jobs: usize,
 }
 
 impl Inbox {
@@ -194,6 +205,7 @@ impl Inbox {
             unexamined: found.unexamined,
             handoffs: found.handoffs.len(),
             mentions: found.mentions.len(),
+            jobs: found.jobs,
         });
         self.handoffs.extend(found.handoffs);
         self.mentions.extend(found.mentions);
@@ -243,6 +255,9 @@ impl Inbox {
             if room.mentions > 0 {
                 counts.push(text::count(room.mentions as u64, "mention"));
             }
+            if room.jobs > 0 {
+                counts.push(text::count(room.jobs as u64, "job"));
+            }
             if room.unexamined > 0 {
                 counts.push(format!("{} of them not looked at", room.unexamined));
             }
@@ -261,7 +276,7 @@ impl Inbox {
         let room = |room: &RoomCount| {
             json!({
                 "room": room.room, "unread": room.unread, "unexamined": room.unexamined,
-                "handoffs": room.handoffs, "mentions": room.mentions, "command": self.recv(&room.room),
+                "handoffs": room.handoffs, "mentions": room.mentions, "jobs": room.jobs, "command": self.recv(&room.room),
             })
         };
         json!({

@@ -4,10 +4,12 @@
 use git_remote_parler::push::{LooseTip, PushReport, PushRequest, RoomLookup};
 use git_remote_parler::signing::sign_for_room;
 use parler_client::Client;
-use parler_protocol::{BundleId, BundleRefName, Draft, Part, Seq, TaskPart, TaskStatus};
+use parler_protocol::{BundleId, BundleRefName, Draft, Part, Seq, ServiceName, TaskPart, TaskStatus};
 use serde_json::json;
 
+use super::cancel_job;
 use super::handoff::{Subject, find_subject};
+use super::status::jobs;
 use crate::cli::Receipt;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +35,12 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     context.require_sent()?;
+    if status == TaskStatus::Cancelled
+        && let Some(service) = ServiceName::of_room(&context.room()?)
+        && let Some(job) = jobs::find(context, &client, &service, &reference)?
+    {
+        return cancel_job::run(&client, &service, &job, note, key, output);
+    }
     let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
     output.warn(&context.trust().warnings());
     let handoff = handoffs.get(seq)?;

@@ -1,18 +1,20 @@
 //! `git parler status`: how far a handoff has come, by the facts that the hub knows and by what its receivers sign; waits
-//! for a step where that is asked for. Without a name, the open handoffs of the room. Acknowledges nothing.
+//! for a step where that is asked for. Without a name, the open handoffs of the room; in that of a service, jobs.
+//! Acknowledges nothing.
 
 use std::time::{Duration, Instant};
 
 use parler_client::{Client, ClientError, ReadFrom};
 use parler_protocol::api::Receipts;
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
-use parler_protocol::{ErrorCode, Seq};
+use parler_protocol::{ErrorCode, Seq, ServiceName};
 use serde_json::json;
 
 use crate::cli::Status;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handoffs::Handoff;
+use crate::job::{Job, JobStep};
 use crate::ladder::{Ladder, Outcome, Step, label, summary_json};
 use crate::naming::Reference;
 use crate::output::{HEADER, Output, styled};
@@ -21,6 +23,8 @@ use crate::screen;
 use crate::text::{self, Extent};
 use crate::time::parse_ttl;
 
+pub(super) mod jobs;
+
 /// How far before a handoff those are looked for that it revises: a page.
 const EARLIER_MESSAGES: u32 = MAX_PAGE_MESSAGES;
 /// Longest `--timeout`.
@@ -28,24 +32,37 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Result<()> {
     output.require_open()?;
-    let step = args.wait.as_deref().map(parse_step).transpose()?;
     let timeout = args
         .timeout
         .as_deref()
         .map(|text| parse_ttl("--timeout", text, LONGEST))
         .transpose()?;
+    let is_known = |word: &str| Step::of(word).is_some() || JobStep::of(word).is_some();
+    if let Some(word) = args.wait.as_deref().filter(|word| !is_known(word)) {
+        parse_step(word)?;
+    }
     let Some(what) = &args.what else {
-        if step.is_some() {
-            return Err(Error::usage("--wait is for one handoff").then("git parler status N --wait STATE"));
+        if args.wait.is_some() {
+            return Err(Error::usage("--wait is for one handoff or job").then("git parler status N --wait STATE"));
         }
-        return list_open(context, output);
+        return match context.room_if_any()?.as_ref().and_then(ServiceName::of_room) {
+            Some(service) => jobs::list(context, &service, output),
+            None => list_open(context, output),
+        };
     };
-    if step.is_none() && timeout.is_some() {
+    if args.wait.is_none() && timeout.is_some() {
         return Err(Error::usage("--timeout is for --wait, which is not there").then("add --wait STATE"));
     }
     let deadline = timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let reference = Reference::require(what)?;
     let client = context.client()?;
+    if let Some(service) = ServiceName::of_room(&context.room()?)
+        && let Some(summary) = jobs::find(context, &client, &service, &reference)?
+    {
+        let job = Job::of(&service, summary);
+        return jobs::show(context, &client, job, args, deadline, output);
+    }
+    let step = args.wait.as_deref().map(parse_step).transpose()?;
     let (mut handoffs, seq) = find_handoff(context, &client, &reference, EARLIER_MESSAGES)?;
     let mut facts = ask(&client, &handoffs, seq, None, Duration::ZERO)?;
     // What was told says how far the log reached: read behind that, so that nothing falls between the two.

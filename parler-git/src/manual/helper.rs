@@ -46,6 +46,12 @@ pub(super) const SECTIONS: &[Section] = &[
                 "The direct room with an agent, by name, role or key: see DIRECT ROOMS in `git-parler`(1).",
             ),
             Term(
+                "parler::service/NAME, parler://HOST[:PORT]/service/NAME",
+                "A service: each push of a branch or tag is a job for whoever serves it, also where nothing has changed. It \
+                 stands in the sender's own place, `refs/requests/`, and `git parler status` _N_ `--service` _NAME_ tells what \
+                 becomes of it.",
+            ),
+            Term(
                 "parler::https://HOST/room/ROOM",
                 "The same with the scheme written out.",
             ),

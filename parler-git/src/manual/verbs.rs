@@ -376,13 +376,18 @@ const PUSH: &[Section] = &[
                 "Other than `git push` it always posts where there is a `--next` or `--note`, also when every ref is up to \
                  date. A room that does not exist is made on the local hub, elsewhere where `parler.createRoom` is true.",
             ),
+            Text(
+                "With `--service` the branch or tag is a job for whoever serves, also where it has not changed: one of them a \
+                 push. Its bundle needs nothing but what the same sender brought before.",
+            ),
         ],
     ),
     (
         "EXAMPLES",
         &[Lines(
             "git parler push --room feature --next \"fix the failing test\" --for builder\n\
-             git parler push --room feature --full main",
+             git parler push --room feature --full main\n\
+             git parler push --service review feature --next \"look at the retry path\"",
         )],
     ),
 ];
@@ -400,6 +405,9 @@ const RECEIPT: &[Section] = &[
             Text(
                 "Only those whom a handoff is for may answer it. The newest word counts, but a `decline` takes back one's own \
                  acceptance and not another's. An `accept` takes up again what was done, failed or declined.",
+            ),
+            Text(
+                "`cancel` with `--service` calls off a job that this agent asked for, whether somebody works on it or not.",
             ),
         ],
     ),
@@ -500,6 +508,9 @@ const SEND: &[Section] = &[
                 "`--to` posts in the direct room with an agent, in place of `--room`: see `git-parler`(1). With `--queue` a \
                  text waits here while the hub cannot be reached: see `git-parler-outbox`(1).",
             ),
+            Text(
+                "With `--service` it is a job for whoever serves, without code: one message, so a text, a file, or both.",
+            ),
         ],
     ),
     (
@@ -508,7 +519,8 @@ const SEND: &[Section] = &[
             "git parler send --room feature \"the tests pass\"\n\
              git parler send --to bob \"have you seen this?\"\n\
              git parler send --room feature \"what it says here\" --file build.log\n\
-             make 2>&1 | git parler send --room feature --file - --name build.log",
+             make 2>&1 | git parler send --room feature --file - --name build.log\n\
+             git parler send --service review \"is this right?\" --file notes.md",
         )],
     ),
 ];
@@ -541,6 +553,12 @@ const STATUS: &[Section] = &[
                 "`--wait` ends when the state is reached: `stored`, `acknowledged`, `fetched`, `accepted`, `working`, `awaiting`, \
                  `done`, `failed`, `declined` or `cancelled`. It waits for ever unless there is a `--timeout`.",
             ),
+            Text(
+                "With `--service` it is about jobs: how one stands, who has it and until when, and what was said of it; without a \
+                 name those to do, and the newest that ended. A job is `stored`, `claimed`, `accepted`, `working`, `awaiting`, \
+                 `done`, `failed`, `cancelled` or `dead`: given up by the hub, because too many of those who took it were not \
+                 heard of again.",
+            ),
         ],
     ),
     (
@@ -554,7 +572,8 @@ const STATUS: &[Section] = &[
         "EXAMPLES",
         &[Lines(
             "git parler status --room feature\n\
-             git parler status 42 --room feature --wait done --timeout 2h",
+             git parler status 42 --room feature --wait done --timeout 2h\n\
+             git parler status 7 --service review --wait done",
         )],
     ),
 ];
