@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{hub_server, noise, world};
 
 mod following;
+mod token;
 
 /// A service of the local hub, whoever serves it, and a repository whose agent has jobs.
 struct Desk<'w> {
@@ -274,6 +275,19 @@ fn requesters_are_in_nobodys_way_and_build_on_nobody() {
     );
     let listed = desk.work.git("ls-remote review").success().listed_refs();
     assert_eq!(listed["refs/requests/alice/heads/feature"], desk.work.rev("feature"));
+
+    // What was once made against another remote is nothing to build on either.
+    let service: ServiceName = "second".parse().unwrap();
+    desk.worker.calls.serve(&service).unwrap();
+    desk.work
+        .git("push --quiet -o base=origin/main parler::service/second feature")
+        .success();
+    desk.work.commit("c.txt", "more\n");
+    desk.work.git("push --quiet parler::service/second feature").success();
+    let log = log_of(&desk.worker, &service);
+    let prerequisites = |job: &Value| part(job, "com.parler.bundle")["prerequisites"].clone();
+    assert_eq!(prerequisites(&log[0]), json!([desk.work.rev("origin/main")]));
+    assert_eq!(prerequisites(&log[1]), Value::Null);
 
     // A name that becomes a directory: what had it gives way.
     desk.work.git("branch --quiet -m feature feature/one").success();

@@ -170,6 +170,31 @@ mod tests {
     }
 
     #[test]
+    fn at_a_service_they_are_a_jobs_texts() {
+        let service: ServiceName = "review".parse().unwrap();
+        let read = |options: &[&str]| {
+            let options: Vec<_> = options.iter().map(|option| option.as_bytes().to_vec()).collect();
+            PushOptions::read(&options, Some(&service))
+        };
+        let dispatch = DispatchPart {
+            role: "review".into(),
+            ..DispatchPart::default()
+        };
+        let text = |text: &str| Part::from(TextPart { text: text.into() });
+        let job = read(&["next=look", "note=please"]).unwrap();
+        let expected = [dispatch.clone().into(), text("please"), text("look")];
+        assert_eq!(job.parts_of_job(&dispatch), expected);
+        for (options, lines) in [(&["for=bob"][..], 1), (&["next=x", "summary=y", "for=bob"], 2)] {
+            let broken = read(options).unwrap_err();
+            assert_eq!(broken.len(), lines, "{broken:?}");
+            assert!(
+                broken.iter().all(|line| line.contains("whoever serves review")),
+                "{broken:?}"
+            );
+        }
+    }
+
+    #[test]
     fn each_broken_rule_is_a_line() {
         for (options, words) in [
             (&["x=1"] as &[&str], &["push option 'x' is not known"] as &[&str]),

@@ -20,15 +20,20 @@ impl Push<'_, '_> {
     }
 
     /// The room without what others brought to it: what they say of bundles nobody has checked, and the job would wait
-    /// for a worker to find out.
+    /// for a worker to find out. Also without what was once made against another remote, which a worker does not have.
     pub(super) fn own_state(&self) -> RoomState {
         let client = self.pusher.client;
         let key = client.identity().key.id();
         // Each run of a token has a key of its own.
         let sender = client.token().map(|token| token.name().sender());
-        self.state().with_bundles(|bundle: &RoomBundle| match &sender {
-            Some(sender) => bundle.author == sender.as_str(),
-            None => bundle.author_id == key,
+        self.state().with_bundles(|bundle: &RoomBundle| {
+            let is_own = match &sender {
+                Some(sender) => bundle.author == sender.as_str(),
+                None => bundle.author_id == key,
+            };
+            let part = &bundle.part;
+            let is_whole = part.prerequisites.is_empty() || (!part.needs.is_empty() && part.base_hint.is_none());
+            is_own && is_whole
         })
     }
 
