@@ -7,6 +7,7 @@ mod advertisement;
 pub mod base;
 mod base_fetch;
 pub mod bundle;
+pub mod checkout;
 pub mod fetch;
 mod fetch_plan;
 pub mod git;

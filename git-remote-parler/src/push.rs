@@ -5,7 +5,7 @@
 use parler_client::{Client, ClientError};
 use parler_protocol::api::Posted;
 use parler_protocol::{
-    BundleId, BundleRefName, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName, Work,
+    BundleId, BundleRefName, Fence, MessageId, ObjectFormat, Oid, Part, RefName, RefUpdate, RoomName, Work,
 };
 
 use crate::base::BasePolicy;
@@ -101,6 +101,8 @@ pub struct PushRequest<'a> {
     pub reply_to: Option<MessageId>,
     /// What makes the message known when the request is made again by another program, in place of the message's id.
     pub key: Option<&'a str>,
+    /// The claim of the job that the message says something of.
+    pub fence: Option<Fence>,
     /// Send all history, whatever the room or the base holds.
     pub full: bool,
     /// Make a bundle also for a commit in the middle of what the room has, so that it can be named.

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, color_choice, has_terminal};
 use crate::room_labels::DIRECT;
 use crate::usage::{usage_error, wants_json};
+use crate::worker::guard;
 use crate::{screen, trace};
 
 mod apply;
@@ -44,6 +45,7 @@ mod room;
 mod rooms;
 mod roster;
 mod send;
+mod serve;
 mod show;
 mod status;
 mod token;
@@ -56,6 +58,9 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_a_command(&error, &environment.arguments),
     };
+    if let Verb::JobGuard(args) = &cli.verb {
+        return guard::run(args);
+    }
     let json = cli.globals.json;
     match run_verb(environment, cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -166,9 +171,10 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Fetch(args) => fetch::run(context, &args, output)?,
         Verb::Apply(args) => apply::run(context, &args, output)?,
         Verb::Show(args) => show::run(context, &args, output)?,
+        Verb::Serve(args) => serve::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
-        Verb::Hub(_) | Verb::Demo(_) | Verb::Man(_) | Verb::Completion(_) | Verb::Doctor => {}
+        Verb::Hub(_) | Verb::Demo(_) | Verb::Man(_) | Verb::Completion(_) | Verb::Doctor | Verb::JobGuard(_) => {}
     }
     output.deliver()
 }

@@ -16,6 +16,14 @@ use crate::pager;
 /// Files that are being written, under names that nobody knows.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// What a verb does before anything is ended.
+static FIRST: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+/// From now on a signal that ends this process has this done first: for a verb that has more to bring to an end than files.
+pub(crate) fn do_first(first: impl FnOnce() + Send + 'static) {
+    *FIRST.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
+}
+
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,6 +54,10 @@ pub(crate) fn tidy_up_on_signals() {
             // Whoever looks at a pager stops what it does with Ctrl-C, and leaves it otherwise.
             if signal == SIGINT && pager::runs() {
                 continue;
+            }
+            let first = FIRST.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(first) = first {
+                first();
             }
             let _no_more = git::end_children();
             let unfinished = unfinished();

@@ -91,6 +91,16 @@ impl Home {
         self.state.join("offered")
     }
 
+    /// Where jobs of services are worked on.
+    pub(crate) fn jobs_dir(&self) -> PathBuf {
+        self.state.join("jobs")
+    }
+
+    /// Which jobs of services agents have claimed by hand.
+    pub(crate) fn claims_dir(&self) -> PathBuf {
+        self.state.join("claims")
+    }
+
     /// What waits to be sent.
     pub(crate) fn outbox_dir(&self) -> PathBuf {
         self.state.join("outbox")

@@ -59,6 +59,7 @@ mod trust;
 mod usage;
 mod view;
 mod visible_json;
+mod worker;
 
 use std::io::Write;
 use std::path::Path;

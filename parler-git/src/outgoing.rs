@@ -2,7 +2,7 @@
 //! anything but a file or what standard input holds.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -87,6 +87,22 @@ impl Outgoing {
             name,
             id,
             content: Content::File { file, size },
+        })
+    }
+
+    /// What a program of ours has in memory, under this name.
+    pub(crate) fn of_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
+        check_name(name)?;
+        // So small that no file is needed.
+        let mut spool = SpoolWriter::new("/");
+        spool
+            .write_all(bytes)
+            .map_err(|error| Error::io(format_args!("keep {name}"), &error))?;
+        let spool = spool.finish();
+        Ok(Self {
+            name: name.to_owned(),
+            id: spool.id(),
+            content: Content::Spool(spool),
         })
     }
 

@@ -8,7 +8,7 @@ use parler_protocol::api::{
     ClaimJob, ClaimRenewed, ClaimedJob, JobList, JobSummary, Posted, RenewClaim, RoomAnswer, Serve,
 };
 use parler_protocol::limits::MAX_WAIT;
-use parler_protocol::{Fence, MessageId, Seq, ServiceName, Signed, paths};
+use parler_protocol::{Fence, MessageId, RoomName, Seq, ServiceName, Signed, paths};
 
 use crate::request::{Request, RequestBody};
 use crate::{BlobSource, Client, ClientError};
@@ -34,9 +34,23 @@ impl Client {
         lease: Duration,
         wait: Duration,
     ) -> Result<Option<ClaimedJob>, ClientError> {
+        self.claim_job_as(service, MessageId::generate(), lease, wait)
+    }
+
+    /// As [`Client::claim_job`], under this id: asked for again under it, the same job is given, as long as its lease lasts.
+    ///
+    /// # Errors
+    /// As [`Client::claim_job`].
+    pub fn claim_job_as(
+        &self,
+        service: &ServiceName,
+        id: MessageId,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Option<ClaimedJob>, ClientError> {
         let wait = wait.min(MAX_WAIT);
         let asked = ClaimJob {
-            id: MessageId::generate(),
+            id,
             lease_seconds: Some(lease.as_secs()),
             wait_seconds: (!wait.is_zero()).then(|| wait.as_secs().max(1)),
         };
@@ -110,13 +124,28 @@ impl Client {
         message: &Signed,
         blob: Option<&dyn BlobSource>,
     ) -> Result<Posted, ClientError> {
-        let room = service.room();
+        self.post_with_fence(&service.room(), fence, message, None, blob)
+    }
+
+    /// As [`Client::post_receipt`], in the service's room and with the key by which the request is known when it is made
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Client::post_receipt`].
+    pub fn post_with_fence(
+        &self,
+        room: &RoomName,
+        fence: Fence,
+        message: &Signed,
+        key: Option<&str>,
+        blob: Option<&dyn BlobSource>,
+    ) -> Result<Posted, ClientError> {
         if let Some(blob) = blob {
-            return self.attachment(&room, blob).with_fence(fence).post(message, None);
+            return self.attachment(room, blob).with_fence(fence).post(message, key);
         }
-        self.check_history(&room)?;
+        self.check_history(room)?;
         let body = RequestBody::Json(message.body.clone().into());
-        self.post_request(&room, None, body, None, Some(fence))
+        self.post_request(room, key, body, None, Some(fence))
     }
 }
 

@@ -49,7 +49,10 @@ impl Push<'_, '_> {
         };
         let meter = self.repository().meter("Uploading bundle", packed.built.spool.size());
         let bundle = MeteredSpool::new(&packed.built.spool, meter);
-        let attachment = client.attachment(&room, &bundle);
+        let mut attachment = client.attachment(&room, &bundle);
+        if let Some(fence) = self.request.fence {
+            attachment = attachment.with_fence(fence);
+        }
         self.post_rounds(plan, Some((packed, &attachment)), tips)?;
         if self.report.bundle.is_some() {
             bundle.arrived();
@@ -78,9 +81,11 @@ impl Push<'_, '_> {
             let draft = self.draft(plan, packed, id, is_first)?;
             let (hub, room) = (self.state().hub(), self.state().room());
             let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
-            let posted = match attachment {
-                Some(attachment) => attachment.post(&signed, self.request.key),
-                None => self.pusher.client.post(room, &signed, self.request.key, None),
+            let (client, key) = (self.pusher.client, self.request.key);
+            let posted = match (attachment, self.request.fence) {
+                (Some(attachment), _) => attachment.post(&signed, key),
+                (None, Some(fence)) => client.post_with_fence(room, fence, &signed, key, None),
+                (None, None) => client.post(room, &signed, key, None),
             };
             match posted {
                 Ok(posted) => {

@@ -1,0 +1,280 @@
+//! `git parler serve`: works on the jobs of a service, with a command or by hand, until it is told to stop.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use git_remote_parler::git::{Git, GitEnvironment};
+use parler_client::{Client, Identity};
+use parler_protocol::api::RoomAnswer;
+use parler_protocol::limits::{MAX_LEASE, MIN_LEASE};
+use parler_protocol::{ErrorCode, Seq, ServiceName};
+
+use crate::cli::Serve;
+use crate::context::Context;
+use crate::ending;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::output::Output;
+use crate::text;
+use crate::time::parse_ttl;
+use crate::worker::{Appetite, Bench, News, Stop, Told, Yard, claim_until_stopped};
+
+/// Longest `--timeout`.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long jobs may take to be given back when a signal comes: their commands are ended, and the hub is told.
+const LEAVING: Duration = Duration::from_secs(20);
+/// What of the worker's environment every command has.
+const PASSED: [&str; 3] = ["PATH", "LANG", "LC_ALL"];
+/// What no command is given, whoever asks: it says who this worker is, and where its keys are.
+const OWN: &str = "PARLER_";
+
+pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Result<()> {
+    output.require_open()?;
+    let service: ServiceName = args.service.parse().map_err(Error::usage)?;
+    let orders = Orders::read(context, args)?;
+    let client = context.client()?;
+    let answer = client
+        .serve(&service)
+        .map_err(|error| not_served(&service, error.into()))?;
+    if let Some(number) = &args.retry {
+        return retry(&client, &service, number, output);
+    }
+    context.trust().keep();
+    let Some(argv) = orders.argv.clone() else {
+        return Err(Error::usage("which command is not said").then(format!("git parler serve {service} --exec CMD")));
+    };
+    work(context, &client, service, &answer, (orders, argv), output)
+}
+
+/// What the command line asks for.
+struct Orders {
+    argv: Option<Vec<OsString>>,
+    appetite: Appetite,
+    timeout: Duration,
+    lease: Duration,
+    workdir: PathBuf,
+    keep: bool,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Orders {
+    fn read(context: &Context, args: &Serve) -> Result<Self> {
+        let environment = &context.environment;
+        let seconds = |option, text: &str, longest| parse_ttl(option, text, longest).map(Duration::from_secs);
+        let lease = seconds("--lease", &args.lease, MAX_LEASE)?;
+        if lease < MIN_LEASE {
+            let least = MIN_LEASE.as_secs();
+            return Err(Error::usage(format_args!(
+                "--lease '{}' is less than {least}s, the shortest",
+                args.lease
+            )));
+        }
+        let workdir = match &args.workdir {
+            Some(directory) => environment.directory.join(directory),
+            None => context.home.jobs_dir(),
+        };
+        Ok(Self {
+            argv: argv(environment, args)?,
+            appetite: Appetite {
+                once: args.once,
+                most: usize::from(args.max_parallel),
+            },
+            timeout: seconds("--timeout", &args.timeout, LONGEST)?,
+            lease,
+            workdir,
+            keep: args.keep,
+            environment: variables(environment, &args.environment)?,
+        })
+    }
+}
+
+/// The command of each job with what stands before it; none where jobs are done by hand.
+fn argv(environment: &Environment, args: &Serve) -> Result<Option<Vec<OsString>>> {
+    let words = |option: &str, text: &str| -> Result<Vec<OsString>> {
+        let words = shlex::split(text).filter(|words| !words.is_empty());
+        let words = words.ok_or_else(|| Error::usage(format_args!("{option} '{text}' is no command")))?;
+        Ok(words.into_iter().map(OsString::from).collect())
+    };
+    let command = match &args.exec {
+        Some(text) => words("--exec", text)?,
+        None => args.command.clone(),
+    };
+    let sandbox = args
+        .sandbox
+        .as_deref()
+        .map(|text| words("--sandbox", text))
+        .transpose()?;
+    if command.is_empty() {
+        return match sandbox {
+            Some(_) => Err(Error::usage("--sandbox is for --exec, which is not there").then("add --exec CMD")),
+            None => Ok(None),
+        };
+    }
+    let argv: Vec<OsString> = sandbox.unwrap_or_default().into_iter().chain(command).collect();
+    if let Some(program) = argv[0].to_str().filter(|program| !program.contains('/'))
+        && environment.program(program).is_none()
+    {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format_args!("there is no program {program} on PATH"),
+        ));
+    }
+    Ok(Some(argv))
+}
+
+/// What every command finds in its environment.
+fn variables(environment: &Environment, asked: &[String]) -> Result<Vec<(OsString, OsString)>> {
+    let mut variables: Vec<(OsString, OsString)> = [
+        ("TERM", "dumb"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .to_vec();
+    for name in asked {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Error::usage(format_args!(
+                "--env '{name}' is not the name of a variable"
+            )));
+        }
+        if name.starts_with(OWN) {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format_args!("--env {name}: no command is given that"),
+            ));
+        }
+    }
+    let passed = PASSED.into_iter().chain(asked.iter().map(String::as_str));
+    variables.extend(passed.filter_map(|name| Some((name.into(), environment.variable(name)?.to_owned()))));
+    Ok(variables)
+}
+
+/// No such service and none for me are the same to the hub.
+fn not_served(service: &ServiceName, error: Error) -> Error {
+    let invite = format!("ask whoever serves it: git parler invite --group {}", service.room());
+    match error.code() {
+        Some(ErrorCode::NotFound) => Error::new(
+            ErrorKind::NotFound,
+            format_args!("no service '{service}' on this hub, or none for you to serve"),
+        )
+        .then(invite),
+        Some(ErrorCode::NotServing) => error.then(invite),
+        _ => error,
+    }
+}
+
+fn retry(client: &Client, service: &ServiceName, number: &str, output: &mut Output) -> Result<()> {
+    let seq: Option<Seq> = number.parse().ok().filter(|seq| *seq != Seq::ZERO);
+    let seq = seq.ok_or_else(|| Error::usage(format_args!("--retry '{number}' is not the number of a job")))?;
+    let job = client.retry_job(service, seq)?;
+    let name = text::name(job.requester.name.as_str());
+    output.either(&format!("job {seq} of '{service}' from {name} is offered again"), &job)
+}
+
+fn work(
+    context: &Context,
+    client: &Client,
+    service: ServiceName,
+    answer: &RoomAnswer,
+    (orders, argv): (Orders, Vec<OsString>),
+    output: &mut Output,
+) -> Result<()> {
+    let environment = &context.environment;
+    let executable = environment.executable.clone();
+    let executable = executable.ok_or_else(|| Error::fatal("the system does not say where this program is"))?;
+    let program = environment
+        .git_program()
+        .ok_or_else(|| Error::fatal("there is no git on PATH"))?;
+    // The repository that this worker stands in is none of the jobs'.
+    let variables = environment
+        .without_git()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let clean = [
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
+    ];
+    let clean = clean.map(|(name, value)| (name.into(), value.into()));
+    let git = Git::new(program, GitEnvironment::new(variables.chain(clean)));
+    let stop = Stop::default();
+    let appetite = orders.appetite;
+    let bench = Arc::new(Bench {
+        hub: client.hub_id()?,
+        executable,
+        git,
+        argv,
+        environment: orders.environment,
+        git_config: git_config(client.identity()),
+        lease: orders.lease,
+        timeout: orders.timeout,
+        keep: orders.keep,
+        yard: Yard::make(&orders.workdir)?,
+        told: Told::new(answer.head),
+        stop: stop.clone(),
+        service,
+    });
+    let (tell, news) = mpsc::channel();
+    let telling = stop.begin();
+    let is_signalled = Arc::new(AtomicBool::new(false));
+    let (told_to_stop, signalled) = (stop.clone(), Arc::clone(&is_signalled));
+    ending::do_first(move || {
+        signalled.store(true, Ordering::SeqCst);
+        told_to_stop.say();
+        // A child of git that takes in a bundle is not waited for.
+        drop(git_remote_parler::git::end_children());
+        told_to_stop.wait_until_idle(LEAVING);
+    });
+    if !output.is_json() {
+        output.remark(&format!("serving '{}'", bench.service));
+    }
+    let (claims, _) = client.beside()?;
+    let (claiming, at) = (stop.begin(), Arc::clone(&bench));
+    let claimer = thread::Builder::new().name("claims".to_owned()).spawn(move || {
+        if let Err(error) = claim_until_stopped(&at, &claims, appetite, &tell) {
+            let _ = tell.send(News::Failed(error));
+        }
+        drop(at);
+        drop(claiming);
+    });
+    let claimer = claimer.map_err(|error| Error::io("start a thread", &error))?;
+    let mut failed = None;
+    for told in news {
+        let shown = match told {
+            News::Ended { line, json } => output.either(&line, &json).and_then(|()| output.deliver()),
+            News::Remark(line) => {
+                output.remark(&line);
+                Ok(())
+            }
+            News::Failed(error) => Err(error),
+        };
+        if let Err(error) = shown {
+            // What was begun is brought to an end all the same.
+            stop.say();
+            failed.get_or_insert(error);
+        }
+        context.trust().keep();
+    }
+    let _ = claimer.join();
+    // The directory goes before the process may.
+    drop(bench);
+    drop(telling);
+    if is_signalled.load(Ordering::SeqCst) {
+        // The process ends by the signal.
+        thread::sleep(LEAVING);
+        return Err(Error::interrupted());
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Who commits of a command are by, unless it says otherwise.
+fn git_config(worker: &Identity) -> String {
+    let name = worker.name.as_str().replace('\\', "\\\\").replace('"', "\\\"");
+    format!(
+        "[user]\n\tname = \"{name}\"\n\temail = {}@parler.invalid\n[init]\n\tdefaultBranch = main\n",
+        worker.key.id()
+    )
+}

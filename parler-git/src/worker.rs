@@ -1,0 +1,19 @@
+//! Working on the jobs of a service: a job is claimed, a command runs for it in a place of its own, and what became of it is
+//! posted under the claim's number. Decides nothing about which job comes next: that is the hub's.
+
+mod bench;
+mod capture;
+mod claimer;
+mod command;
+pub(crate) mod guard;
+mod job;
+mod lease;
+mod place;
+mod report;
+mod stop;
+
+pub(crate) use bench::{Bench, News};
+pub(crate) use claimer::{Appetite, claim_until_stopped};
+pub(crate) use place::Yard;
+pub(crate) use report::Told;
+pub(crate) use stop::Stop;

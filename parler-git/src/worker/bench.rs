@@ -1,0 +1,388 @@
+//! Where a job is worked on, from the claim to the message that ends it. A worker that cannot go on does not fail the job, and
+//! does not give it back either: its claim ends by itself, which counts as a try, so that a job which breaks whoever takes it
+//! is not offered for ever.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender as Channel;
+use std::time::Duration;
+
+use git_remote_parler::checkout::{self, CheckoutError};
+use git_remote_parler::fetch::{FetchPolicy, Fetcher};
+use git_remote_parler::git::{Git, GitError};
+use git_remote_parler::import::ImportLimits;
+use git_remote_parler::room::Room;
+use parler_client::Client;
+use parler_protocol::api::ClaimedJob;
+use parler_protocol::{Fence, HubId, ObjectFormat, ServiceName, TaskStatus};
+use serde_json::{Value, json};
+
+use super::command::{End, Prepared, Ran, run};
+use super::job::{Job, short};
+use super::lease::{Lease, Standing};
+use super::place::{Place, Yard};
+use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, refuse};
+use super::stop::{Busy, Stop, Wake};
+use crate::error::{Error, ErrorKind, Result};
+use crate::text;
+
+/// What one worker works with.
+pub(crate) struct Bench {
+    pub(crate) service: ServiceName,
+    pub(crate) hub: HubId,
+    /// This program.
+    pub(crate) executable: PathBuf,
+    /// Git without what the user's variables say.
+    pub(crate) git: Git,
+    /// The command and its arguments.
+    pub(crate) argv: Vec<OsString>,
+    /// What the command finds in its environment whatever the job.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// What commits of the command are by: the lines of a configuration.
+    pub(crate) git_config: String,
+    pub(crate) lease: Duration,
+    pub(crate) timeout: Duration,
+    /// Whether the directories of failed jobs stay.
+    pub(crate) keep: bool,
+    pub(crate) yard: Yard,
+    pub(crate) told: Told,
+    pub(crate) stop: Stop,
+}
+
+/// What whoever looks on is told.
+pub(crate) enum News {
+    /// A job came to its end here.
+    Ended { line: String, json: Value },
+    /// Something besides.
+    Remark(String),
+    /// This worker cannot go on.
+    Failed(Error),
+}
+
+/// How the work on a job came to its end.
+enum Outcome {
+    /// That is to be told.
+    Verdict(Verdict),
+    /// Nobody waits for it, or somebody else has it, and why.
+    Nothing(String),
+    /// Somebody else may have it at once. What is told of it, if anything.
+    GiveBack(Option<String>),
+}
+
+impl Bench {
+    /// Works on a job that was claimed through this client.
+    pub(crate) fn work(
+        &self,
+        client: &Client,
+        claimed: ClaimedJob,
+        (busy, wake): (Busy, (Wake, std::io::PipeReader)),
+        news: &Channel<News>,
+    ) {
+        let fence = Fence {
+            seq: claimed.seq,
+            number: claimed.fence,
+        };
+        let tell = |told: News| {
+            // Whoever listened is gone: the end is near.
+            let _ = news.send(told);
+        };
+        if let Err(error) = self.work_on(client, fence, claimed, &wake, &tell) {
+            tell(News::Failed(
+                error.about(format_args!("job {} of '{}'", fence.seq, self.service)),
+            ));
+        }
+        drop(busy);
+    }
+
+    fn work_on(
+        &self,
+        client: &Client,
+        fence: Fence,
+        claimed: ClaimedJob,
+        (wake, woken): &(Wake, std::io::PipeReader),
+        tell: &dyn Fn(News),
+    ) -> Result<()> {
+        let left = Duration::from_millis(claimed.lease_ms);
+        let lease = Lease::keep(client, &self.service, fence, self.lease, left, wake.clone())?;
+        let job = match Job::read(claimed, &self.hub)? {
+            Ok(job) => job,
+            Err(refused) => {
+                let (room, why) = (self.service.room(), refused.error.what().to_owned());
+                let posted = refuse(client, &self.told, &room, fence, refused.id, &refused.requester, &why)?;
+                let name = text::name(&refused.requester.name);
+                let json = json!({ "service": self.service, "job": fence.seq, "status": TaskStatus::Failed, "note": why, "seq": posted.seq });
+                let line = format!(
+                    "job {} of '{}' from {name}: failed · {}",
+                    fence.seq,
+                    self.service,
+                    text::one_line(&why)
+                );
+                tell(News::Ended { line, json });
+                return Ok(());
+            }
+        };
+        let cache = self.yard.cache();
+        let reporter = Reporter {
+            client,
+            told: &self.told,
+            lease: &lease,
+            cache: &cache,
+        };
+        let place = self.yard.place(&self.service, fence)?;
+        let outcome = match self.try_to_work(client, &job, &place, &reporter, woken) {
+            Ok(outcome) => outcome,
+            Err(error) => self.blame(error)?,
+        };
+        let name = text::name(&job.requester.name);
+        let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
+        match outcome {
+            Outcome::GiveBack(why) => {
+                let given_back = client.release_claim(&self.service, fence);
+                let why = match given_back {
+                    Ok(()) => why,
+                    Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
+                };
+                if let Some(why) = why {
+                    tell(News::Remark(format!("{head}: {why}")));
+                }
+            }
+            Outcome::Nothing(why) => {
+                let json = json!({ "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt, "status": null, "note": why });
+                tell(News::Ended {
+                    line: format!("{head}: {why}"),
+                    json,
+                });
+            }
+            Outcome::Verdict(verdict) => {
+                let kept = match verdict.status {
+                    TaskStatus::Failed if self.keep => Some(place.keep()?),
+                    _ => None,
+                };
+                match reporter.end(&job, &verdict) {
+                    Ok(ended) => tell(self.ended(&job, &head, &verdict, &ended)),
+                    Err(Untold::Late(why)) => {
+                        let why = format!("too late, {why}");
+                        let json = json!({ "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt, "status": null, "note": why });
+                        tell(News::Ended {
+                            line: format!("{head}: {why}"),
+                            json,
+                        });
+                    }
+                    Err(Untold::Failed(error)) => return Err(error),
+                }
+                if let Some(kept) = kept {
+                    tell(News::Remark(format!("job {} is kept in {}", job.seq(), kept.display())));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&self, job: &Job, head: &str, verdict: &Verdict, ended: &Ended) -> News {
+        let bundle = ended
+            .bundle
+            .map(|id| format!(" · bundle {}", id.short()))
+            .unwrap_or_default();
+        let line = format!(
+            "{head}: {} · {}{bundle} · message {}",
+            verdict.status.as_str(),
+            text::one_line(&verdict.line()),
+            ended.posted.seq
+        );
+        let json = json!({
+            "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt,
+            "requester": job.requester.name, "status": verdict.status, "note": verdict.note,
+            "elapsedMs": verdict.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            "seq": ended.posted.seq, "output": ended.output, "bundle": ended.bundle,
+        });
+        News::Ended { line, json }
+    }
+
+    fn try_to_work(
+        &self,
+        client: &Client,
+        job: &Job,
+        place: &Place,
+        reporter: &Reporter<'_>,
+        woken: &std::io::PipeReader,
+    ) -> Result<Outcome> {
+        let over = |untold: Untold| match untold {
+            Untold::Late(why) => Ok(Outcome::Nothing(format!("too late, {why}"))),
+            Untold::Failed(error) => Err(error),
+        };
+        if let Err(untold) = reporter.say(job, TaskStatus::Accepted) {
+            return over(untold);
+        }
+        self.prepare(client, job, place)?;
+        if let Some(outcome) = self.is_over(reporter.lease) {
+            return Ok(outcome);
+        }
+        if let Err(untold) = reporter.say(job, TaskStatus::Working) {
+            return over(untold);
+        }
+        let prepared = Prepared {
+            executable: &self.executable,
+            argv: &self.argv,
+            environment: self.environment_of(job, place),
+            directory: place.work(),
+            input: place.input(),
+        };
+        let ran = run(&prepared, self.timeout, reporter.lease, &self.stop, woken)?;
+        Ok(match &ran.end {
+            End::Stopped => Outcome::GiveBack(None),
+            End::Cancelled => Outcome::Nothing("called off".to_owned()),
+            End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
+            End::Exited(_) | End::TimedOut => Outcome::Verdict(self.verdict(job, place, ran)),
+        })
+    }
+
+    /// Whether there is no more use in working on it.
+    fn is_over(&self, lease: &Lease) -> Option<Outcome> {
+        if self.stop.is_said() {
+            return Some(Outcome::GiveBack(None));
+        }
+        match lease.standing() {
+            Standing::Held => None,
+            Standing::Cancelled => Some(Outcome::Nothing("called off".to_owned())),
+            Standing::Lost(why) => Some(Outcome::Nothing(format!("too late, {why}"))),
+        }
+    }
+
+    /// What an error before the command means: the job's fault fails it, a hub that cannot be reached is nobody's.
+    fn blame(&self, error: Error) -> Result<Outcome> {
+        if self.stop.is_said() {
+            return Ok(Outcome::GiveBack(None));
+        }
+        match error.kind {
+            ErrorKind::BaseMissing | ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Refused => {
+                Ok(Outcome::Verdict(Verdict {
+                    status: TaskStatus::Failed,
+                    note: format!("cannot be worked on: {}", error.what()),
+                    took: None,
+                    output: Vec::new(),
+                    commits: None,
+                }))
+            }
+            ErrorKind::Unreachable => Ok(Outcome::GiveBack(Some(error.what().to_owned()))),
+            _ => Err(error),
+        }
+    }
+
+    /// Puts what the command finds into its place.
+    fn prepare(&self, client: &Client, job: &Job, place: &Place) -> Result<()> {
+        let work = place.work();
+        match &job.code {
+            None => {
+                fs::create_dir(&work).map_err(|error| Error::io(format_args!("make {}", work.display()), &error))?
+            }
+            Some(code) => {
+                let room = Room::read(client, &job.room, &self.yard.cache())?;
+                let format = room.state.object_format().unwrap_or(code.commit.format());
+                let repository = checkout::make(&self.git, &work, format)?;
+                let policy = FetchPolicy {
+                    // What the room does not have is nowhere.
+                    fetch_base: false,
+                    limits: ImportLimits::default(),
+                    ..FetchPolicy::default()
+                };
+                Fetcher::new(&repository, client, &room.state, &policy).apply(&[code.bundle])?;
+                checkout::check_out(&repository, &code.branch, &code.commit)?;
+            }
+        }
+        let mut input = job.to_json();
+        input["directory"] = json!(work);
+        let write = |path: PathBuf, content: String| {
+            fs::write(&path, content).map_err(|error| Error::io(format_args!("write {}", path.display()), &error))
+        };
+        write(place.input(), format!("{input}\n"))?;
+        write(place.home().join(".gitconfig"), self.git_config.clone())
+    }
+
+    fn environment_of(&self, job: &Job, place: &Place) -> Vec<(OsString, OsString)> {
+        let chain: Vec<_> = job.chain.iter().map(ServiceName::as_str).collect();
+        let mut variables: Vec<(&str, OsString)> = vec![
+            ("HOME", place.home().into()),
+            ("TMPDIR", place.temporary().into()),
+            ("PARLER_JOB_SERVICE", job.service.to_string().into()),
+            ("PARLER_JOB_ROOM", job.room.to_string().into()),
+            ("PARLER_JOB_SEQ", job.seq().to_string().into()),
+            ("PARLER_JOB_ID", job.id.to_string().into()),
+            ("PARLER_JOB_ATTEMPT", job.attempt.to_string().into()),
+            ("PARLER_JOB_REQUESTER", job.requester.name.clone().into()),
+            ("PARLER_JOB_REQUESTER_ID", job.requester.id.to_string().into()),
+            ("PARLER_JOB_CHAIN", chain.join(",").into()),
+            ("PARLER_JOB_DIRECTORY", place.work().into()),
+        ];
+        if let Some(code) = &job.code {
+            variables.push(("PARLER_JOB_COMMIT", code.commit.to_string().into()));
+            variables.push(("PARLER_JOB_BRANCH", short(&code.branch).into()));
+        }
+        let own = variables.into_iter().map(|(name, value)| (name.into(), value));
+        self.environment.iter().cloned().chain(own).collect()
+    }
+
+    fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Verdict {
+        let (status, mut note) = match ran.end {
+            End::Exited(0) => (TaskStatus::Done, "exit status 0".to_owned()),
+            End::Exited(code) => (TaskStatus::Failed, format!("exit status {code}")),
+            _ => (
+                TaskStatus::Failed,
+                format!("ended, for it took longer than {} s", self.timeout.as_secs()),
+            ),
+        };
+        let commits = match self.commits(job, place) {
+            Ok(commits) => commits,
+            Err(error) => {
+                note.push_str(&format!("; what it committed is not sent: {}", error.what()));
+                None
+            }
+        };
+        Verdict {
+            status,
+            note,
+            took: Some(ran.took),
+            output: ran.output,
+            commits,
+        }
+    }
+
+    /// What the command has left on top of the job's commit.
+    fn commits(&self, job: &Job, place: &Place) -> Result<Option<Commits>> {
+        let Some(code) = &job.code else { return Ok(None) };
+        let git_dir = place.work().join(".git");
+        if !git_dir.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            return Err(Error::new(ErrorKind::Refused, "its repository is gone"));
+        }
+        let tip = match checkout::head(&self.git, &git_dir)? {
+            Some(tip) if tip != code.commit => tip,
+            _ => return Ok(None),
+        };
+        let repository = checkout::with_objects_of(&self.git, &git_dir, &place.result(), format_of(job))?;
+        if !repository.is_ancestor(&code.commit, &tip)? {
+            return Err(Error::new(ErrorKind::Refused, "it is not on top of the job's commit"));
+        }
+        Ok(Some(Commits { repository, tip }))
+    }
+}
+
+fn format_of(job: &Job) -> ObjectFormat {
+    job.code
+        .as_ref()
+        .map_or(ObjectFormat::Sha1, |code| code.commit.format())
+}
+
+impl From<CheckoutError> for Error {
+    fn from(error: CheckoutError) -> Self {
+        match error {
+            CheckoutError::NotItsOwn { .. } => Self::new(ErrorKind::Refused, error),
+            CheckoutError::File { .. } => Self::fatal(error),
+            CheckoutError::Repository(error) => error.into(),
+            // What git will not write is the commit's fault.
+            CheckoutError::Git(error @ (GitError::Failed { .. } | GitError::TooSlow { .. })) => {
+                Self::new(ErrorKind::Refused, error)
+            }
+            CheckoutError::Git(error) => error.into(),
+        }
+    }
+}
