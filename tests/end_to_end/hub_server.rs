@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parler_harness::{CuttingProxy, HubProcess, World};
-use parler_hub::{Hub, HubLimits, HubOptions, TlsIdentity};
+use parler_hub::{Clock, Hub, HubLimits, HubOptions, TlsIdentity};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
@@ -18,6 +18,7 @@ const LARGEST_BLOB: &str = "PARLER_TEST_LARGEST_BLOB";
 const FREE_FLOOR: &str = "PARLER_TEST_FREE_FLOOR";
 const UPLOADS: &str = "PARLER_TEST_UPLOADS";
 const PUSHES_PAGE: &str = "PARLER_TEST_PUSHES_PAGE";
+const CLOCK: &str = "PARLER_TEST_CLOCK";
 
 /// Starts a hub that lets every key in.
 #[track_caller]
@@ -74,6 +75,12 @@ pub(crate) fn start_with_pushes_page(world: &World, bytes: usize) -> HubProcess 
     start_with_variables(world, &[(PUSHES_PAGE, bytes.to_string().into())])
 }
 
+/// Starts a hub that lets every key in, whose clock is ahead by what this file says at any time, in milliseconds.
+#[track_caller]
+pub(crate) fn start_with_clock(world: &World, ahead: &Path) -> HubProcess {
+    start_with_variables(world, &[(CLOCK, ahead.into())])
+}
+
 #[track_caller]
 fn start_with_variables(world: &World, variables: &[(&'static str, OsString)]) -> HubProcess {
     let variables = variables.to_vec();
@@ -92,6 +99,15 @@ fn start_with_variables(world: &World, variables: &[(&'static str, OsString)]) -
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .env(DATA, data);
         command
+    })
+}
+
+/// A clock that is ahead by what a file says.
+fn ahead_by(file: OsString) -> Clock {
+    let system = Clock::system();
+    Clock::from_fn(move || {
+        let ahead = std::fs::read_to_string(&file).unwrap_or_default();
+        system.now_ms() + ahead.trim().parse().unwrap_or(0)
     })
 }
 
@@ -123,7 +139,9 @@ fn serve_for_another_test() {
             limits.free_floor_percent = limit(FREE_FLOOR).map_or(limits.free_floor_percent, |floor| floor as u8);
             limits.pushes_bytes = limit(PUSHES_PAGE).map_or(limits.pushes_bytes, |bytes| bytes as usize);
             limits.max_uploads = limit(UPLOADS).map_or(limits.max_uploads, |most| most as usize);
+            let clock = std::env::var_os(CLOCK).map_or_else(Clock::system, ahead_by);
             let options = HubOptions {
+                clock,
                 limits,
                 tls,
                 open: owner.is_empty(),

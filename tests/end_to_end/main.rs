@@ -60,6 +60,7 @@ mod restarted_hub;
 mod retention;
 mod room_head;
 mod secrets;
+mod serve;
 mod services;
 mod several_machines;
 mod shallow;

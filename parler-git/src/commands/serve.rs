@@ -228,9 +228,7 @@ fn work(
         drop(git_remote_parler::git::end_children());
         told_to_stop.wait_until_idle(LEAVING);
     });
-    if !output.is_json() {
-        output.remark(&format!("serving '{}'", bench.service));
-    }
+    output.remark(&format!("serving '{}'", bench.service));
     let (claims, _) = client.beside()?;
     let (claiming, at) = (stop.begin(), Arc::clone(&bench));
     let claimer = thread::Builder::new().name("claims".to_owned()).spawn(move || {

@@ -14,8 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::posting::mentions;
 
-/// Where refs of requesters are in a service's room.
-const REQUESTS: &str = "refs/requests/";
 /// The branch of a commit that came without one.
 const UNNAMED: &str = "job";
 
@@ -193,17 +191,12 @@ fn branch_named(name: &str) -> RefName {
 
 /// The branch to check out for a ref: of a request that of its requester, of a tag one of its name.
 fn branch_of(name: &RefName) -> RefName {
-    let text = name.as_str();
-    let of_kind = |text: &str, kind: &str| text.strip_prefix(kind).map(branch_named);
-    let requested = text.strip_prefix(REQUESTS).and_then(|rest| {
-        // Behind the requester's name, which may have slashes.
-        let behind = |kind: &str| rest.split_once(kind).map(|(_, name)| branch_named(name));
-        behind("/heads/").or_else(|| behind("/tags/"))
-    });
-    requested
-        .or_else(|| of_kind(text, "refs/heads/"))
-        .or_else(|| of_kind(text, "refs/tags/"))
-        .unwrap_or_else(unnamed)
+    let name = name.requested().unwrap_or_else(|| name.clone());
+    match (name.branch(), name.as_str().strip_prefix("refs/tags/")) {
+        (Some(_), _) => name,
+        (None, Some(tag)) => branch_named(tag),
+        (None, None) => unnamed(),
+    }
 }
 
 #[cfg(test)]
@@ -214,7 +207,7 @@ mod tests {
     fn a_job_has_the_branch_that_its_requester_knows() {
         for (name, branch) in [
             ("refs/requests/alice/heads/topic/x", "refs/heads/topic/x"),
-            ("refs/requests/a@b/c/heads/main", "refs/heads/main"),
+            ("refs/requests/a@b%2fc/heads/main", "refs/heads/main"),
             ("refs/requests/alice/tags/v1", "refs/heads/v1"),
             ("refs/heads/main", "refs/heads/main"),
             ("refs/tags/v1", "refs/heads/v1"),
