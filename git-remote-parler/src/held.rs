@@ -75,7 +75,7 @@ pub fn remove_file_unless_held(path: &Path) {
 }
 
 /// Locks a file or directory that nobody else holds, if it is still the one of that name once it is locked.
-pub(crate) fn lock_unless_gone(path: &Path) -> Option<File> {
+pub fn lock_unless_gone(path: &Path) -> Option<File> {
     // NFS locks no file that is open for reading alone.
     let file = open(path, OFlags::RDWR).or_else(|_| open_without_waiting(path)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;

@@ -32,6 +32,7 @@ mod handoff;
 mod hub;
 mod inbox;
 mod invite;
+mod job_receipts;
 mod join;
 mod log;
 mod man;

@@ -4,6 +4,7 @@
 mod bench;
 mod capture;
 mod claimer;
+mod claims;
 mod command;
 pub(crate) mod guard;
 mod job;
@@ -13,7 +14,10 @@ mod report;
 mod stop;
 
 pub(crate) use bench::{Bench, News};
-pub(crate) use claimer::{Appetite, claim_until_stopped};
+pub(crate) use claimer::{Appetite, Claimer, claim_until_stopped};
+pub(crate) use claims::{Claim, Claims};
+pub(crate) use job::Job;
+pub(crate) use lease::{Lease, Standing};
 pub(crate) use place::Yard;
-pub(crate) use report::Told;
+pub(crate) use report::{Told, say_alone};
 pub(crate) use stop::Stop;

@@ -5,28 +5,29 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use parler_harness::{Agent, Answer, Repository, Running, World};
+use parler_harness::{Agent, Answer, HubProcess, Repository, Running, World, look_for};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::world;
+use super::{hub_server, world};
 
 /// A world in which bob serves and alice asks, with a branch `feature` of hers.
-struct Stage<'w> {
-    world: &'w World,
-    bob: Agent<'w>,
-    alice: Agent<'w>,
-    place: Repository<'w>,
+pub(crate) struct Stage<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) bob: Agent<'w>,
+    pub(crate) alice: Agent<'w>,
+    pub(crate) place: Repository<'w>,
 }
 
-/// Scripts that commands are, and whatever they write beside them.
-fn script(world: &World, name: &str, lines: &str) -> String {
+/// A script to be a command.
+pub(crate) fn script(world: &World, name: &str, lines: &str) -> String {
     let path = world.directory("scripts").join(name);
     fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-fn stage(world: &World) -> Stage<'_> {
+pub(crate) fn stage(world: &World) -> Stage<'_> {
     let origin = world.origin();
     let place = world.clone_of(&origin, "place");
     place.git("checkout --quiet -b feature").success();
@@ -41,13 +42,13 @@ fn stage(world: &World) -> Stage<'_> {
 
 impl Stage<'_> {
     /// A worker that waits for jobs.
-    fn serve(&self, options: &[&str], command: &[&str]) -> Running {
+    pub(crate) fn serve(&self, options: &[&str], command: &[&str]) -> Running {
         let worker = self.start(&self.bob, options, command);
         worker.wait_for_errors(|said| said.contains("serving 'test'"));
         worker
     }
 
-    fn start(&self, worker: &Agent<'_>, options: &[&str], command: &[&str]) -> Running {
+    pub(crate) fn start(&self, worker: &Agent<'_>, options: &[&str], command: &[&str]) -> Running {
         let workdir = self.world.directory("work");
         let mut arguments: Vec<OsString> = ["serve", "test", "--workdir"].map(OsString::from).to_vec();
         arguments.push(workdir.into());
@@ -60,19 +61,19 @@ impl Stage<'_> {
     }
 
     /// Makes the service, so that there can be jobs before there is a worker.
-    fn make_service(&self) {
+    pub(crate) fn make_service(&self) {
         self.bob.parler("serve test --retry 1").either();
     }
 
     /// Asks for a job about the branch.
     #[track_caller]
-    fn push(&self) -> Answer {
+    pub(crate) fn push(&self) -> Answer {
         self.alice.git("push parler::service/test feature").success()
     }
 
     /// Asks for a job that is a text.
     #[track_caller]
-    fn ask(&self, text: &str) -> u64 {
+    pub(crate) fn ask(&self, text: &str) -> u64 {
         let sent = self
             .alice
             .parler(["send", "--json", "--service", "test", text])
@@ -81,19 +82,19 @@ impl Stage<'_> {
     }
 
     /// Everything that was said in the service's room.
-    fn log(&self) -> Vec<Value> {
+    pub(crate) fn log(&self) -> Vec<Value> {
         let log = self.alice.parler("recv --all --json --service test").success();
         log.json()["messages"].as_array().unwrap().clone()
     }
 
     /// The messages that say this of a job.
-    fn said(&self, status: &str) -> Vec<Value> {
+    pub(crate) fn said(&self, status: &str) -> Vec<Value> {
         let is_it = |message: &Value| part(message, "com.parler.task")["status"] == status;
         self.log().into_iter().filter(is_it).collect()
     }
 
     /// What a command wrote, as the message that tells its end names it.
-    fn output(&self, message: &Value) -> String {
+    pub(crate) fn output(&self, message: &Value) -> String {
         let file = part(message, "com.parler.file");
         assert_eq!(file["name"], "output.txt");
         let id = file["blob"].as_str().unwrap();
@@ -105,7 +106,7 @@ impl Stage<'_> {
     }
 
     /// Nothing of any job is left where they are worked on.
-    fn left(&self) -> Vec<String> {
+    pub(crate) fn left(&self) -> Vec<String> {
         let entries = fs::read_dir(self.world.path().join("work")).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -113,7 +114,7 @@ impl Stage<'_> {
     }
 }
 
-fn part(message: &Value, kind: &str) -> Value {
+pub(crate) fn part(message: &Value, kind: &str) -> Value {
     let parts = message["parts"].as_array().unwrap();
     parts
         .iter()
@@ -213,4 +214,218 @@ fn a_job_without_code_that_fails_says_so() {
     assert_eq!(part(&failed[0], "com.parler.task")["note"], "exit status 3");
     assert_eq!(stage.output(&failed[0]), ".\n..\n");
     assert!(part(&failed[0], "com.parler.bundle").is_null());
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
+    let world = world();
+    let stage = stage(&world);
+    // One child in its group, and one that left it; both write where they are, and go on for ever.
+    let lines = "sleep 1000 & echo $! >\"$PIDS/own\"; setsid sh -c 'trap \"\" TERM; echo $$ >\"$PIDS/apart\"; \
+        while :; do sleep 1; done' & trap '' TERM; echo begun; wait";
+    let command = script(&world, "hang", lines);
+    let pids = world.directory("pids");
+    stage.make_service();
+    stage.ask("hang");
+    let bob = stage.bob.with("PIDS", &pids);
+    let served = stage
+        .start(&bob, &["--once", "--timeout", "2s", "--env", "PIDS"], &[&command])
+        .wait();
+    served.success().says("failed · ended, for it took longer than 2 s");
+    assert_eq!(stage.output(&stage.said("failed")[0]), "begun\n");
+    for name in ["own", "apart"] {
+        let pid = fs::read_to_string(pids.join(name)).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists(), "{name} goes on");
+    }
+}
+
+#[test]
+fn of_long_output_the_beginning_and_the_end_are_kept() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    stage.ask("say much");
+    let lines = "echo first; yes 0123456789 | head -c 3000000; echo last";
+    let command = script(&world, "much", lines);
+    stage.start(&stage.bob, &["--once"], &[&command]).wait().success();
+    let done = stage.said("done");
+    let output = stage.output(&done[0]);
+    assert!(output.starts_with("first\n0123456789\n") && output.ends_with("last\n"));
+    let left_out = 3_000_000 + "first\nlast\n".len() - (1 << 20);
+    assert!(output.contains(&format!("\n[{left_out} bytes are left out here]\n")));
+}
+
+#[test]
+fn a_worker_that_is_told_to_end_gives_its_job_back() {
+    let world = world();
+    let stage = stage(&world);
+    let command = script(
+        &world,
+        "wait",
+        "echo $$ >\"$PIDS/$PARLER_JOB_ATTEMPT\"; exec sleep 1000",
+    );
+    let pids = world.directory("pids");
+    let bob = stage.bob.with("PIDS", &pids);
+    stage.make_service();
+    stage.ask("wait");
+    let first = stage.start(&bob, &["--env", "PIDS"], &[&command]);
+    let begun = |name: &'static str| {
+        let there = || {
+            fs::read_to_string(pids.join(name))
+                .ok()
+                .filter(|pid| pid.ends_with('\n'))
+        };
+        look_for(there, || format!("no attempt {name}"))
+    };
+    let pid = begun("1");
+    let carol = world.agent("carol");
+    // Another waits meanwhile, and is given it at once.
+    let second = stage.start(&carol, &["--once"], &["sh", "-c", "echo attempt $PARLER_JOB_ATTEMPT"]);
+    second.wait_for_errors(|said| said.contains("serving"));
+    first.signal_group(Signal::TERM);
+    assert_eq!(first.wait().either().signal(), Some(15));
+    second.wait().success().says("job 1 of 'test' from alice: done");
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+    // It was no attempt: nothing went wrong with the job.
+    assert_eq!(stage.output(&stage.said("done")[0]), "attempt 1\n");
+    assert_eq!(stage.left(), [""; 0]);
+}
+
+#[test]
+fn several_jobs_are_worked_on_at_the_same_time_and_no_more() {
+    let world = world();
+    let stage = stage(&world);
+    // Each waits until there are two, and none ever sees three.
+    let lines = "echo >\"$MEETING/$PARLER_JOB_SEQ\"; until [ $(ls \"$MEETING\" | wc -l) -ge 2 ]; do sleep 0.01; done; \
+        ls \"$MEETING\" | wc -l";
+    let command = script(&world, "meet", lines);
+    let meeting = world.directory("meeting");
+    stage.make_service();
+    for text in ["one", "two"] {
+        stage.ask(text);
+    }
+    let bob = stage.bob.with("MEETING", &meeting);
+    let worker = stage.start(&bob, &["--max-parallel", "2", "--env", "MEETING"], &[&command]);
+    worker.wait_for_output(|said| said.matches("done").count() == 2);
+    worker.signal_group(Signal::INT);
+    assert_eq!(worker.wait().either().signal(), Some(2));
+}
+
+/// A hub whose clock a test moves.
+struct Clocked<'w> {
+    hub: HubProcess,
+    ahead: std::path::PathBuf,
+    stage: Stage<'w>,
+}
+
+impl<'w> Clocked<'w> {
+    fn new(world: &'w World) -> Self {
+        let ahead = world.path().join("ahead");
+        fs::write(&ahead, "0").unwrap();
+        let hub = hub_server::start_with_clock(world, &ahead);
+        let stage = stage(world);
+        let stage = Stage {
+            bob: stage.bob.on(&hub),
+            alice: stage.alice.on(&hub),
+            ..stage
+        };
+        Self { hub, ahead, stage }
+    }
+
+    /// By the hub's clock all leases are over.
+    fn let_leases_end(&self) {
+        let ahead: u64 = fs::read_to_string(&self.ahead).unwrap().parse().unwrap();
+        let new = self.ahead.with_extension("new");
+        fs::write(&new, (ahead + 61_000).to_string()).unwrap();
+        fs::rename(new, &self.ahead).unwrap();
+    }
+}
+
+#[test]
+fn the_job_of_a_killed_worker_is_done_once_and_a_late_one_says_nothing() {
+    let world = world();
+    let clocked = Clocked::new(&world);
+    let stage = &clocked.stage;
+    let marks = world.directory("marks");
+    let lines = "echo $$ >\"$MARKS/$PARLER_JOB_SEQ\"; until [ -e \"$MARKS/go\" ]; do sleep 0.01; done; \
+        echo x >>new.txt; git commit -qam late; echo late";
+    let command = script(&world, "slow", lines);
+    let bob = stage.bob.with("MARKS", &marks);
+    stage.make_service();
+    stage.push();
+    let begun = |seq: &'static str| {
+        let there = || {
+            fs::read_to_string(marks.join(seq))
+                .ok()
+                .filter(|pid| pid.ends_with('\n'))
+        };
+        look_for(there, || format!("job {seq} was not begun"))
+    };
+    let slow = stage.start(&bob, &["--env", "MARKS", "--lease", "60s"], &[&command]);
+    begun("1");
+    // Messages are numbered with what is said of the jobs.
+    let second = stage.ask("two");
+    let killed = stage.start(&bob, &["--env", "MARKS"], &[&command]);
+    let mark = marks.join(second.to_string());
+    let pid = look_for(
+        || fs::read_to_string(&mark).ok().filter(|pid| pid.ends_with('\n')),
+        || "the second was not begun".to_owned(),
+    );
+    killed.signal_group(Signal::KILL);
+    drop(killed);
+    // Its command does not go on without it.
+    let gone = || (!Path::new("/proc").join(pid.trim()).exists()).then_some(());
+    look_for(gone, || "the command of a killed worker goes on".to_owned());
+    clocked.let_leases_end();
+    let carol = world.agent("carol").on(&clocked.hub);
+    let code = stage.bob.parler("invite --service test").success();
+    carol.parler(["join", code.word()]).success();
+    for _ in 0..2 {
+        stage
+            .start(&carol, &["--once"], &["true"])
+            .wait()
+            .success()
+            .says("done");
+    }
+    let before = stage.log().len();
+    fs::write(marks.join("go"), "").unwrap();
+    let said = slow.wait_for_output(|said| said.contains('\n'));
+    assert!(said.contains("job 1 of 'test' from alice: too late"), "{said}");
+    assert_eq!(stage.log().len(), before, "a late worker said something");
+    assert_eq!(stage.said("done").len(), 2);
+    slow.signal_group(Signal::TERM);
+    assert_eq!(slow.wait().either().signal(), Some(15));
+    // What the killed one left is removed by whoever serves next.
+    stage.ask("three");
+    stage.start(&carol, &["--once"], &["true"]).wait().success();
+    assert_eq!(stage.left(), [""; 0]);
+}
+
+#[test]
+fn a_job_that_ends_every_worker_is_dead_until_somebody_offers_it_again() {
+    let world = world();
+    let clocked = Clocked::new(&world);
+    let stage = &clocked.stage;
+    // Its worker is gone with it.
+    let command = script(&world, "poison", "kill -9 $(ps -o ppid= -p $PPID); sleep 1000");
+    stage.make_service();
+    let seq = stage.ask("poison");
+    for _ in 0..3 {
+        // As git says it of what it started.
+        stage.start(&stage.bob, &[], &[&command]).wait().code(128 + 9);
+        clocked.let_leases_end();
+    }
+    // Nobody is offered it: the next one is.
+    let next = stage.ask("good");
+    let served = stage.start(&stage.bob, &["--once"], &["true"]).wait().success();
+    served.says(&format!("job {next} of 'test' from alice: done"));
+    let retried = stage
+        .bob
+        .parler(["serve", "test", "--retry", &seq.to_string()])
+        .success();
+    retried.says(&format!("job {seq} of 'test' from alice is offered again"));
+    let served = stage.start(&stage.bob, &["--once"], &["true"]).wait().success();
+    served.says(&format!("job {seq} of 'test' from alice: done"));
+    let again = stage.bob.parler(["serve", "test", "--retry", &seq.to_string()]);
+    again.code(6).one_error_line();
 }

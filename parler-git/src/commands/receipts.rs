@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::cancel_job;
 use super::handoff::{Subject, find_subject};
+use super::job_receipts;
 use super::status::jobs;
 use crate::cli::Receipt;
 use crate::context::Context;
@@ -27,7 +28,9 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     let verb = verb(status);
     let reference = Reference::require(&args.what)?;
     let note = args.note.as_deref().map(|note| text_of("--note", note)).transpose()?;
-    if matches!(status, TaskStatus::Declined | TaskStatus::Failed) && note.is_none() {
+    let of_service = context.room_if_any()?.as_ref().and_then(ServiceName::of_room);
+    let gives_back = status == TaskStatus::Declined && of_service.is_some();
+    if matches!(status, TaskStatus::Declined | TaskStatus::Failed) && note.is_none() && !gives_back {
         return Err(Error::usage(format_args!("{verb} says why")).then("add --note TEXT"));
     }
     let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
@@ -35,11 +38,14 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     let (agent, _) = context.agent()?;
     let client = context.client_of(&hub, agent.identity)?;
     context.require_sent()?;
-    if status == TaskStatus::Cancelled
-        && let Some(service) = ServiceName::of_room(&context.room()?)
-        && let Some(job) = jobs::find(context, &client, &service, &reference)?
+    // What a result hands back to its requester is a handoff as any other.
+    if let Some(service) = &of_service
+        && let Some(job) = jobs::find(context, &client, service, &reference)?
     {
-        return cancel_job::run(&client, &service, &job, note, key, output);
+        return match status {
+            TaskStatus::Cancelled => cancel_job::run(&client, service, &job, note, key, output),
+            _ => job_receipts::run(context, &client, service, (status, job.seq), args, note, output),
+        };
     }
     let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
     output.warn(&context.trust().warnings());

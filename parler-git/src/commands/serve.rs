@@ -23,6 +23,8 @@ use crate::text;
 use crate::time::parse_ttl;
 use crate::worker::{Appetite, Bench, News, Stop, Told, Yard, claim_until_stopped};
 
+mod by_hand;
+
 /// Longest `--timeout`.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long jobs may take to be given back when a signal comes: their commands are ended, and the hub is told.
@@ -45,7 +47,8 @@ pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Resul
     }
     context.trust().keep();
     let Some(argv) = orders.argv.clone() else {
-        return Err(Error::usage("which command is not said").then(format!("git parler serve {service} --exec CMD")));
+        let how = (orders.lease, orders.appetite.once);
+        return by_hand::run(context, &client, &service, &answer, how, output);
     };
     work(context, &client, service, &answer, (orders, argv), output)
 }

@@ -35,6 +35,7 @@ pub(super) const NAMES: &[&str] = &[
     "revoke",
     "roster",
     "send",
+    "serve",
     "show",
     "status",
 ];
@@ -66,6 +67,7 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "revoke" => REVOKE,
         "roster" => ROSTER,
         "send" => SEND,
+        "serve" => SERVE,
         "show" => SHOW,
         "status" => STATUS,
         _ => &[],
@@ -539,6 +541,54 @@ const SHOW: &[Section] = &[(
         ),
     ],
 )];
+
+const SERVE: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Works on the jobs of a service until it is told to stop: asks for one, runs a command for it, and says what \
+                 became of it. Without a command the job is shown with the commands that go on, and kept until it has ended. \
+                 On the local hub everybody may serve; elsewhere it takes an invite, of `git parler invite --service NAME`.",
+            ),
+            Text(
+                "The command starts in a fresh directory; where the job has code, in a fresh repository with the branch checked \
+                 out, in which no hook, filter, submodule or remote does anything. It has none of the worker's variables but \
+                 PATH, LANG, LC_ALL and those of `--env`, and a home of its own. It finds the job as JSON on its standard input, \
+                 and in the variables PARLER_JOB_SERVICE, _ROOM, _SEQ, _ID, _ATTEMPT, _REQUESTER, _REQUESTER_ID, _CHAIN, \
+                 _COMMIT, _BRANCH and _DIRECTORY.",
+            ),
+            Text(
+                "Where the command runs what came with the job, such as the tests of a branch, it runs the requester's code, \
+                 as the user of the worker. `--sandbox` names a program that keeps it from more.",
+            ),
+            Text(
+                "Exit status 0 is `done`, any other `failed`. What the command wrote goes with it as a file, up to 1 MiB, and \
+                 commits on top of the job's as a bundle with a handoff to the requester. When it takes too long, when the job \
+                 is called off, and when the worker is gone, the command is ended with all it started.",
+            ),
+            Text(
+                "Told to stop, a worker gives its jobs back. One that dies leaves its job until the lease ends, and after three \
+                 such tries a job is dead, until `--retry`.",
+            ),
+        ],
+    ),
+    (
+        "EXIT STATUS",
+        &[Text(
+            "0 after `--once`, whatever became of the job, and `--retry`; 3 where there is no such service, or none for this \
+             agent to serve, 4 where it was not invited, 6 for `--retry` of a job that is not dead.",
+        )],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler serve test -- cargo test\n\
+             git parler serve review --exec 'review-bot --strict' --max-parallel 4\n\
+             git parler serve review --once",
+        )],
+    ),
+];
 
 const STATUS: &[Section] = &[
     (

@@ -22,7 +22,7 @@ use super::command::{End, Prepared, Ran, run};
 use super::job::{Job, short};
 use super::lease::{Lease, Standing};
 use super::place::{Place, Yard};
-use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, refuse};
+use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, say_alone};
 use super::stop::{Busy, Stop, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::text;
@@ -104,19 +104,22 @@ impl Bench {
         tell: &dyn Fn(News),
     ) -> Result<()> {
         let left = Duration::from_millis(claimed.lease_ms);
-        let lease = Lease::keep(client, &self.service, fence, self.lease, left, wake.clone())?;
+        let woken_by = wake.clone();
+        let wake = move || woken_by.wake();
+        let lease = Lease::keep(client, &self.service, fence, self.lease, left, wake)?;
         let job = match Job::read(claimed, &self.hub)? {
             Ok(job) => job,
             Err(refused) => {
-                let (room, why) = (self.service.room(), refused.error.what().to_owned());
-                let posted = refuse(client, &self.told, &room, fence, refused.id, &refused.requester, &why)?;
+                let why = refused.error.what();
+                let (claim, to) = ((&self.service, fence), (refused.id, &refused.requester));
+                let posted = say_alone(client, &self.told, claim, to, TaskStatus::Failed, Some(why))?;
                 let name = text::name(&refused.requester.name);
                 let json = json!({ "service": self.service, "job": fence.seq, "status": TaskStatus::Failed, "note": why, "seq": posted.seq });
                 let line = format!(
                     "job {} of '{}' from {name}: failed · {}",
                     fence.seq,
                     self.service,
-                    text::one_line(&why)
+                    text::one_line(why)
                 );
                 tell(News::Ended { line, json });
                 return Ok(());

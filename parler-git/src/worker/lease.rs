@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use parler_client::{Client, ClientError, Stopper};
 use parler_protocol::{ErrorCode, Fence, ServiceName};
 
-use super::stop::Wake;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Between two tries where the hub cannot be reached.
@@ -54,14 +53,14 @@ impl Shared {
         !waited.unwrap_or_else(PoisonError::into_inner).0.over
     }
 
-    fn settle(&self, standing: Standing, wake: &Wake) {
+    fn settle(&self, standing: Standing, wake: &dyn Fn()) {
         let mut state = self.lock();
         // The first word counts.
         if state.standing == Standing::Held {
             state.standing = standing;
         }
         drop(state);
-        wake.wake();
+        wake();
     }
 }
 
@@ -73,7 +72,7 @@ impl Lease {
         fence: Fence,
         lease: Duration,
         left: Duration,
-        wake: Wake,
+        wake: impl Fn() + Send + 'static,
     ) -> Result<Self> {
         let (client, stopper) = client.beside()?;
         let shared = Arc::new(Shared {
@@ -134,7 +133,7 @@ impl Drop for Lease {
     }
 }
 
-fn renew(client: &Client, service: &ServiceName, fence: Fence, lease: Duration, shared: &Shared, wake: &Wake) {
+fn renew(client: &Client, service: &ServiceName, fence: Fence, lease: Duration, shared: &Shared, wake: &dyn Fn()) {
     let mut rest = lease / 3;
     while shared.rest(rest) {
         let asked = Instant::now();

@@ -1,30 +1,30 @@
 //! Where a worker works: a directory of its own, with one for each job in it. What killed workers left there the next one
 //! removes. What runs in a job's directory is not known here.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use git_remote_parler::held;
 use git_remote_parler::room_cache::RoomCache;
 use parler_protocol::{Fence, ServiceName};
-use tempfile::TempDir;
+use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
-use crate::file_lock;
 use crate::home::create_private_dir;
 
-/// How the directories of workers begin.
+/// How the names of workers' files begin, and their directories end.
 const WORKER: &str = "worker-";
-/// The file in one that is locked as long as its worker lives.
-const LOCK: &str = "in-use";
+const DIRECTORY: &str = "d";
 
 /// A worker's directory. Removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Yard {
-    directory: TempDir,
+    directory: PathBuf,
     above: PathBuf,
-    _lock: File,
+    /// Locked as long as the worker lives.
+    _lock: NamedTempFile,
 }
 
 /// A job's directory. Removed when it is dropped, unless it is kept.
@@ -46,13 +46,11 @@ impl Yard {
         // What is told to other programs is no path that depends on where they stand.
         let above = above.canonicalize().map_err(failed("look at", above))?;
         sweep(&above);
-        let directory = tempfile::Builder::new()
-            .prefix(WORKER)
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir_in(&above)
-            .map_err(failed("make a directory in", &above))?;
-        let lock = directory.path().join(LOCK);
-        let lock = file_lock::take(&lock, std::time::Duration::ZERO).map_err(failed("lock", &lock))?;
+        let private = fs::Permissions::from_mode(0o600);
+        let lock = held::make_file(&above, WORKER, private).map_err(failed("make a file in", &above))?;
+        let directory = lock.path().with_extension(DIRECTORY);
+        let made = DirBuilder::new().mode(0o700).create(&directory);
+        made.map_err(failed("make", &directory))?;
         Ok(Self {
             directory,
             above,
@@ -64,7 +62,7 @@ impl Yard {
     pub(super) fn place(&self, service: &ServiceName, fence: Fence) -> Result<Place> {
         let name = format!("{service}-{}-{}", fence.seq, fence.number);
         let place = Place {
-            directory: self.directory.path().join(&name),
+            directory: self.directory.join(&name),
             kept: self.above.join(name),
         };
         for directory in [place.directory.clone(), place.home(), place.temporary()] {
@@ -76,7 +74,7 @@ impl Yard {
 
     /// What is known of rooms, for the jobs of this worker.
     pub(super) fn cache(&self) -> RoomCache {
-        RoomCache::in_directory(&self.directory.path().join("cache"))
+        RoomCache::in_directory(&self.directory.join("cache"))
     }
 }
 
@@ -144,14 +142,20 @@ fn remove(directory: &Path) {
 /// Removes what killed workers left.
 fn sweep(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         let is_worker = entry.file_name().to_str().is_some_and(|name| name.starts_with(WORKER));
-        // One that has no lock yet is just being made.
-        let Ok(lock) = File::options().append(true).open(entry.path().join(LOCK)) else {
-            continue;
-        };
-        if is_worker && lock.try_lock().is_ok() {
-            remove(&entry.path());
+        if let Some(_lock) = (is_file && is_worker).then(|| held::lock_unless_gone(&path)).flatten() {
+            remove(&path.with_extension(DIRECTORY));
+            // Last: what is left is found again by it.
+            let _ = fs::remove_file(&path);
         }
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        remove(&self.directory);
     }
 }
 
@@ -194,12 +198,26 @@ mod tests {
         let above = tempfile::tempdir().unwrap();
         let alive = Yard::make(above.path()).unwrap();
         let killed = above.path().join("worker-dead");
-        fs::create_dir(&killed).unwrap();
-        fs::write(killed.join(LOCK), "").unwrap();
-        let other = above.path().join("worker-new");
-        fs::create_dir(&other).unwrap();
+        fs::create_dir(killed.with_extension(DIRECTORY)).unwrap();
+        fs::write(&killed, "").unwrap();
         let second = Yard::make(above.path()).unwrap();
-        assert!(!killed.exists() && other.exists());
-        assert!(alive.directory.path().exists() && second.directory.path().exists());
+        assert!(!killed.exists() && !killed.with_extension(DIRECTORY).exists());
+        assert!(alive.directory.exists() && second.directory.exists());
+    }
+
+    #[test]
+    fn workers_that_begin_at_once_leave_each_other_alone() {
+        let above = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let yard = Yard::make(above.path()).unwrap();
+                        yard.place(&"test".parse().unwrap(), fence(1)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(above.path()).unwrap().count(), 0);
     }
 }

@@ -11,7 +11,8 @@ use git_remote_parler::room_cache::RoomCache;
 use parler_client::{BlobSource, Client, ClientError};
 use parler_protocol::api::Posted;
 use parler_protocol::{
-    BundleId, ErrorCode, FilePart, HandoffPart, Head, MessageId, Oid, Part, Sender, TaskPart, TaskStatus, TextPart,
+    BundleId, ErrorCode, Fence, FilePart, HandoffPart, Head, MessageId, Oid, Part, Sender, ServiceName, TaskPart,
+    TaskStatus, TextPart,
 };
 
 use super::job::{Job, answer};
@@ -255,19 +256,19 @@ impl Tried {
     }
 }
 
-/// Says of a job that is none to work on that it failed.
-pub(super) fn refuse(
+/// Says of a job, outside of the work on it, how it stands.
+pub(crate) fn say_alone(
     client: &Client,
     told: &Told,
-    room: &parler_protocol::RoomName,
-    fence: parler_protocol::Fence,
-    id: MessageId,
-    requester: &Sender,
-    why: &str,
+    (service, fence): (&ServiceName, Fence),
+    (id, requester): (MessageId, &Sender),
+    status: TaskStatus,
+    note: Option<&str>,
 ) -> Result<Posted> {
-    let parts = vec![task(id, TaskStatus::Failed, Some(why.to_owned()), None).into()];
-    let signed = answer(client, &told.get(), room, id, requester, parts)?;
-    let posted = client.post_with_fence(room, fence, &signed, None, None)?;
+    let room = service.room();
+    let parts = vec![task(id, status, note.map(str::to_owned), None).into()];
+    let signed = answer(client, &told.get(), &room, id, requester, parts)?;
+    let posted = client.post_with_fence(&room, fence, &signed, None, None)?;
     told.note(&posted);
     Ok(posted)
 }
