@@ -102,6 +102,11 @@ impl Context {
         })
     }
 
+    /// Whether this is a job that speaks by a token: it keeps nothing.
+    pub(crate) fn is_job(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Where people look on.
     pub(crate) fn terminal(&self) -> &Terminal {
         &self.terminal

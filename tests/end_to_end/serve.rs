@@ -429,3 +429,39 @@ fn a_job_that_ends_every_worker_is_dead_until_somebody_offers_it_again() {
     let again = stage.bob.parler(["serve", "test", "--retry", &seq.to_string()]);
     again.code(6).one_error_line();
 }
+
+#[test]
+fn a_worker_with_a_token_works_and_its_commands_never_see_it() {
+    let world = world();
+    let hub = hub_server::start(&world);
+    let stage = stage(&world);
+    let stage = Stage {
+        bob: stage.bob.on(&hub),
+        alice: stage.alice.on(&hub),
+        ..stage
+    };
+    stage.make_service();
+    let made = stage
+        .bob
+        .parler("token create builds --room svc.test --can read,claim --ttl 1h")
+        .success();
+    let token = made.word();
+    let job = world.user().on(&hub).without("PARLER_HOME").without("XDG_STATE_HOME");
+    let job = job
+        .with("HOME", world.path().join("no-such-home"))
+        .with("PARLER_TOKEN", token);
+    stage.push();
+    // What it has itself, and the process that guards it.
+    let lines = "tr '\\0' '\\n' </proc/$PPID/environ; env; echo x >>new.txt; git commit --quiet --all --message x";
+    let command = script(&world, "look", lines);
+    job.parler("serve test --once").code(2).warns("--exec");
+    let served = stage.start(&job, &["--once"], &[&command]).wait().success();
+    served.says("done · exit status 0").says("bundle");
+    let done = &stage.said("done")[0];
+    assert_eq!(done["from"]["name"], "ci/builds");
+    let output = stage.output(done);
+    assert!(output.contains("PARLER_JOB_REQUESTER=alice"));
+    let secret = token.rsplit('_').next().unwrap();
+    assert!(!output.contains(secret) && !output.contains("PARLER_TOKEN"), "{output}");
+    assert!(!world.path().join("no-such-home").exists());
+}

@@ -38,10 +38,17 @@ pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Resul
     output.require_open()?;
     let service: ServiceName = args.service.parse().map_err(Error::usage)?;
     let orders = Orders::read(context, args)?;
+    if orders.argv.is_none() && args.retry.is_none() && context.is_job() {
+        let what = "a token keeps nothing, and jobs done by hand need a claim that is kept";
+        return Err(Error::usage(what).then(format!("git parler serve {service} --exec CMD")));
+    }
     let client = context.client()?;
-    let answer = client
-        .serve(&service)
-        .map_err(|error| not_served(&service, error.into()))?;
+    let answer = match client.token() {
+        None => client.serve(&service),
+        // It serves what its maker serves.
+        Some(_) => client.room(&service.room()),
+    };
+    let answer = answer.map_err(|error| not_served(&service, error.into()))?;
     if let Some(number) = &args.retry {
         return retry(&client, &service, number, output);
     }
@@ -78,6 +85,7 @@ impl Orders {
         }
         let workdir = match &args.workdir {
             Some(directory) => environment.directory.join(directory),
+            None if context.is_job() => environment.temporary_directory(),
             None => context.home.jobs_dir(),
         };
         Ok(Self {

@@ -63,7 +63,7 @@ pub(crate) enum News {
 /// How the work on a job came to its end.
 enum Outcome {
     /// That is to be told.
-    Verdict(Verdict),
+    Verdict(Box<Verdict>),
     /// Nobody waits for it, or somebody else has it, and why.
     Nothing(String),
     /// Somebody else may have it at once. What is told of it, if anything.
@@ -236,7 +236,7 @@ impl Bench {
             End::Stopped => Outcome::GiveBack(None),
             End::Cancelled => Outcome::Nothing("called off".to_owned()),
             End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
-            End::Exited(_) | End::TimedOut => Outcome::Verdict(self.verdict(job, place, ran)),
+            End::Exited(_) | End::TimedOut => Outcome::Verdict(Box::new(self.verdict(job, place, ran))),
         })
     }
 
@@ -259,13 +259,13 @@ impl Bench {
         }
         match error.kind {
             ErrorKind::BaseMissing | ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Refused => {
-                Ok(Outcome::Verdict(Verdict {
+                Ok(Outcome::Verdict(Box::new(Verdict {
                     status: TaskStatus::Failed,
                     note: format!("cannot be worked on: {}", error.what()),
                     took: None,
                     output: Vec::new(),
                     commits: None,
-                }))
+                })))
             }
             ErrorKind::Unreachable => Ok(Outcome::GiveBack(Some(error.what().to_owned()))),
             _ => Err(error),

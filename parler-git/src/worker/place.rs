@@ -189,7 +189,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
-        assert_eq!(left, [kept.clone()]);
+        assert_eq!(left.as_slice(), std::slice::from_ref(&kept));
         assert!(kept.ends_with("test-4-7"));
     }
 
