@@ -60,7 +60,7 @@ fn each_job_is_done_once_whoever_is_killed() {
     let command = script(&world, "short", "sleep 0.1");
     let service: ServiceName = "test".parse().unwrap();
     let room = service.room();
-    let requesters = ["alice", "carol"].map(|name| LocalHub::of(&stage.alice).raw_client(name));
+    let requesters = ["carol", "dave"].map(|name| LocalHub::of(&stage.alice).raw_client(name));
     let unseen = Head {
         seq: Seq::ZERO,
         h: ChainHash::start(&requesters[0].calls.hub_id().unwrap(), &room),

@@ -67,7 +67,7 @@ pub(super) fn run(
             (status, service),
             output,
         ),
-        Subject::Bundle(id) => {
+        Subject::Bundle(id, _) => {
             let parts = vec![part(Some(id)).into(), handoff(service, &claim, Some(id))];
             say(client, &room, &claim, parts, (status, service), output)
         }
