@@ -43,7 +43,7 @@ const FORBIDDEN: [&str; 13] = [
 const STANDARD_STREAMS: [&str; 3] = ["stdin()", "stdout()", "stderr()"];
 
 /// The files of the command line that are its terminal.
-const TERMINAL: [&str; 8] = [
+const TERMINAL: [&str; 9] = [
     "parler-git/src/helper.rs",
     "parler-git/src/input.rs",
     "parler-git/src/lib.rs",
@@ -52,6 +52,7 @@ const TERMINAL: [&str; 8] = [
     "parler-git/src/output.rs",
     "parler-git/src/screen.rs",
     "parler-git/src/trace.rs",
+    "parler-git/src/worker/guard.rs",
 ];
 
 pub(super) fn sources(directory: &Path, found: &mut Vec<PathBuf>) {

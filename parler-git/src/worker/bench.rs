@@ -304,25 +304,29 @@ impl Bench {
 
     fn environment_of(&self, job: &Job, place: &Place) -> Vec<(OsString, OsString)> {
         let chain: Vec<_> = job.chain.iter().map(ServiceName::as_str).collect();
-        let mut variables: Vec<(&str, OsString)> = vec![
-            ("HOME", place.home().into()),
-            ("TMPDIR", place.temporary().into()),
-            ("PARLER_JOB_SERVICE", job.service.to_string().into()),
-            ("PARLER_JOB_ROOM", job.room.to_string().into()),
-            ("PARLER_JOB_SEQ", job.seq().to_string().into()),
-            ("PARLER_JOB_ID", job.id.to_string().into()),
-            ("PARLER_JOB_ATTEMPT", job.attempt.to_string().into()),
-            ("PARLER_JOB_REQUESTER", job.requester.name.clone().into()),
-            ("PARLER_JOB_REQUESTER_ID", job.requester.id.to_string().into()),
-            ("PARLER_JOB_CHAIN", chain.join(",").into()),
-            ("PARLER_JOB_DIRECTORY", place.work().into()),
+        let mut of_job: Vec<(&str, OsString)> = vec![
+            ("SERVICE", job.service.to_string().into()),
+            ("ROOM", job.room.to_string().into()),
+            ("SEQ", job.seq().to_string().into()),
+            ("ID", job.id.to_string().into()),
+            ("ATTEMPT", job.attempt.to_string().into()),
+            ("REQUESTER", job.requester.name.clone().into()),
+            ("REQUESTER_ID", job.requester.id.to_string().into()),
+            ("CHAIN", chain.join(",").into()),
+            ("DIRECTORY", place.work().into()),
         ];
         if let Some(code) = &job.code {
-            variables.push(("PARLER_JOB_COMMIT", code.commit.to_string().into()));
-            variables.push(("PARLER_JOB_BRANCH", short(&code.branch).into()));
+            of_job.push(("COMMIT", code.commit.to_string().into()));
+            of_job.push(("BRANCH", short(&code.branch).into()));
         }
-        let own = variables.into_iter().map(|(name, value)| (name.into(), value));
-        self.environment.iter().cloned().chain(own).collect()
+        let of_job = of_job
+            .into_iter()
+            .map(|(name, value)| (format!("PARLER_JOB_{name}").into(), value));
+        let places = [
+            ("HOME".into(), place.home().into()),
+            ("TMPDIR".into(), place.temporary().into()),
+        ];
+        self.environment.iter().cloned().chain(places).chain(of_job).collect()
     }
 
     fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Verdict {
