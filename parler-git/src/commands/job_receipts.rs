@@ -5,9 +5,7 @@ use git_remote_parler::base::BasePolicy;
 use git_remote_parler::push::{Force, PushPolicy, PushReport, PushRequest, RefChange, RoomLookup};
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{Client, ClientError};
-use parler_protocol::{
-    BundleId, Draft, ErrorCode, HandoffPart, Part, RoomName, Seq, ServiceName, TaskPart, TaskStatus,
-};
+use parler_protocol::{BundleId, Draft, ErrorCode, HandoffPart, Part, Seq, ServiceName, TaskPart, TaskStatus};
 use serde_json::json;
 
 use super::handoff::{Subject, find_subject};
@@ -53,23 +51,16 @@ pub(super) fn run(
         tokens: None,
         elapsed_ms: None,
     };
-    let room = service.room();
+    let (room, key) = (service.room(), args.idempotency_key.as_deref());
     let subject = match &args.bundle {
         Some(named) => find_subject(context, client, &room, named)?,
         None => Subject::Nothing,
     };
     let told = match subject {
-        Subject::Nothing => say(
-            client,
-            &room,
-            &claim,
-            vec![part(None).into()],
-            (status, service),
-            output,
-        ),
+        Subject::Nothing => say(client, &claim, vec![part(None).into()], (status, service), key, output),
         Subject::Bundle(id, _) => {
             let parts = vec![part(Some(id)).into(), handoff(service, &claim, Some(id))];
-            say(client, &room, &claim, parts, (status, service), output)
+            say(client, &claim, parts, (status, service), key, output)
         }
         Subject::Ref(revision) | Subject::Commit(revision) => {
             let extra = |bundle: Option<BundleId>| vec![part(bundle).into(), handoff(service, &claim, bundle)];
@@ -83,6 +74,7 @@ pub(super) fn run(
                 mentions: mentions([claim.requester.as_str()]),
                 reply_to: Some(claim.id),
                 fence: Some(claim.fence),
+                key,
                 name_every_tip: true,
                 ..PushRequest::default()
             };
@@ -118,18 +110,19 @@ pub(super) fn run(
 
 fn say(
     client: &Client,
-    room: &RoomName,
     claim: &Claim,
     parts: Vec<Part>,
     (status, service): (TaskStatus, &ServiceName),
+    key: Option<&str>,
     output: &mut Output,
 ) -> Result<()> {
+    let room = &service.room();
     let place = Place::ask(client, room)?;
     let mut draft = Draft::new(parts);
     draft.mentions = mentions([claim.requester.as_str()]);
     draft.reply_to = Some(claim.id);
     let signed = sign_for_room(client, &client.hub_id()?, &place.room, &place.head, &draft);
-    let posted = client.post_with_fence(room, claim.fence, &signed, None, None)?;
+    let posted = client.post_with_fence(room, claim.fence, &signed, key, None)?;
     let seq = claim.fence.seq;
     output.either(
         &line(status, seq, service, posted.seq),
