@@ -40,6 +40,12 @@ pub(crate) fn start_behind(world: &World, proxy: &CuttingProxy) -> HubProcess {
     hub
 }
 
+/// Starts a hub that lets every key in and is reached as this authority.
+#[track_caller]
+pub(crate) fn start_known_as(world: &World, authority: &str) -> HubProcess {
+    start_for(world, "", authority)
+}
+
 #[track_caller]
 fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
     start_with_variables(world, &[(OWNER, owner.into()), (AUTHORITY, authority.into())])

@@ -7,6 +7,7 @@ mod addresses;
 mod bad_input;
 mod bundle_files;
 mod bundle_interplay;
+mod catalogue;
 mod counts;
 mod cut_commands;
 mod delivery;

@@ -119,7 +119,9 @@ fn walk(
         rev_list = rev_list.arg("--exclude-promisor-objects");
     }
     match limited(around(rev_list), limits).run_with(input.as_bytes()) {
-        Ok(_) => Ok(()),
+        Ok(answer) if answer.is_empty() => Ok(()),
+        // Told to be quiet, it says nothing where all is well.
+        Ok(answer) => Err(GitError::answer("rev-list", &answer).into()),
         Err(GitError::Failed { message, .. }) => Err(ImportError::Incomplete { message }),
         Err(error) => Err(error.into()),
     }
