@@ -6,6 +6,7 @@
 mod arrows;
 mod quiet_libraries;
 mod secrets;
+mod threat_cases;
 
 use std::path::{Path, PathBuf};
 

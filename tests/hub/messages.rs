@@ -216,6 +216,46 @@ async fn an_unknown_part_is_stored_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn s14_words_that_a_database_knows_are_words() {
+    let room = Room::new().await;
+    let words = [
+        "'; DROP TABLE messages; --",
+        "\" OR \"\"=\"",
+        "%_\\%",
+        "x' UNION SELECT body FROM messages --",
+        "\0",
+        "?1 :a @b $c",
+        "'||(SELECT hex(randomblob(9)))||'",
+    ];
+    for word in words {
+        room.alice
+            .post(&paths::messages(&room.room), &text_message(word))
+            .await
+            .expect(201)
+            .head();
+        let path = format!(
+            "{}?after={}",
+            paths::messages(&room.room),
+            word.replace(' ', "%20").replace('\0', "%00")
+        );
+        // Where a number is wanted, they are none.
+        let answer = room.alice.get(&path.replace(['"', '\\', '<', '>', '|'], "%22")).await;
+        assert_eq!(answer.status, 400, "{word:?}");
+    }
+    let page = room
+        .alice
+        .get(&format!("{}?after=0", paths::messages(&room.room)))
+        .await
+        .expect(200);
+    let stored = page.messages();
+    assert_eq!(stored.len(), words.len());
+    for (message, word) in stored.iter().zip(words) {
+        let message: serde_json::Value = serde_json::from_slice(message).unwrap();
+        assert_eq!(message["parts"][0]["text"], word);
+    }
+}
+
+#[tokio::test]
 async fn keys_and_query_parameters_are_checked() {
     let room = Room::new().await;
     let path = paths::messages(&room.room);
