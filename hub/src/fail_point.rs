@@ -97,6 +97,16 @@ fail_points! {
     BlobLinked "blob-linked";
     /// Its refs are moved.
     RefsMoved "refs-moved";
+    /// The row of a job is, which the message dispatches.
+    JobMade "job-made";
+    /// The job that the message ends has ended.
+    JobEnded "job-ended";
+    /// A job is somebody's, in an open transaction.
+    JobClaimed "job-claimed";
+    /// So is more time for it.
+    ClaimRenewed "claim-renewed";
+    /// It is for others again, in an open transaction.
+    ClaimReleased "claim-released";
     /// An operation in a savepoint is done.
     SavepointReleased "savepoint-released";
     /// Heads and what else comes once a batch are written: before the commit.
@@ -107,6 +117,12 @@ fail_points! {
     OperationAnswered "operation-answered";
     /// A message is stored, and its client not answered.
     MessageStored "message-stored";
+    /// A claim is stored, and its worker not answered.
+    ClaimStored "claim-stored";
+    /// More time for it is.
+    RenewalStored "renewal-stored";
+    /// That it is given back is.
+    ReleaseStored "release-stored";
     /// The bytes of an upload that was stored are removed, its note is not.
     UploadBytesRemoved "upload-bytes-removed";
     /// Both are.

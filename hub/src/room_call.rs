@@ -86,7 +86,9 @@ impl RoomCall {
         if self.token.is_some() || self.store().room(agent, room).await.is_ok() {
             return Ok(());
         }
-        let (entered, is_new) = self.store().enter_service(agent, room, self.state.now_ms()).await?;
+        // All agents of the local hub are one user's.
+        let (any_name, now) = (self.state.options.local.is_some(), self.state.now_ms());
+        let (entered, is_new) = self.store().enter_service(agent, room, any_name, now).await?;
         if is_new {
             self.state.wake.notify_joined(agent);
             tracing::info!(%agent, name = %self.principal.name, room = %entered.room, "asks a service for the first time");

@@ -13,11 +13,13 @@ use parler_protocol::api::CreateInvite;
 use parler_protocol::limits::INLINE_BLOB_BYTES;
 use parler_protocol::{
     AgentKey, AgentName, BundleId, BundlePart, BundleRef, BundleRefName, Draft, Head, HubId, ObjectFormat, Oid, Part,
-    RefName, RefUpdate, RefsPart, RoomName, SignContext, Signed, Target, paths, sign,
+    RefName, RefUpdate, RefsPart, RoomName, ServiceName, SignContext, Signed, Target, paths, sign,
 };
 
-use super::worker::Work;
+use super::worker::{Work, jobs};
 
+/// Jobs that wait when a trial begins.
+const JOBS: usize = 8;
 /// Agents there are.
 const SEATS: usize = 3;
 
@@ -33,8 +35,12 @@ pub(crate) struct Stage {
     pub(crate) hub: HubId,
     pub(crate) room: RoomName,
     pub(crate) head: Head,
+    /// A service that everybody serves, with some jobs of somebody else.
+    pub(crate) service: ServiceName,
+    pub(crate) queue_head: Head,
     pub(crate) seats: Vec<Seat>,
     code: String,
+    queue_code: String,
     template: PathBuf,
 }
 
@@ -50,16 +56,23 @@ impl Stage {
         hub.restart();
         let room: RoomName = "crash".parse().unwrap();
         let owner = RawClient::new(&hub.url(), "owner");
-        let invite = CreateInvite {
-            room: room.clone(),
-            ttl_secs: None,
-            max_uses: None,
-            approve: false,
-        };
-        let code = owner.calls.create_invite(&invite).unwrap().code.to_string();
+        let service: ServiceName = "crash".parse().unwrap();
+        let [code, queue_code] = [room.clone(), service.room()].map(|room| {
+            let invite = CreateInvite {
+                room,
+                ttl_secs: None,
+                max_uses: None,
+                approve: false,
+            };
+            owner.calls.create_invite(&invite).unwrap().code.to_string()
+        });
+        for _ in 0..JOBS {
+            owner.post(&service.room(), vec![jobs::dispatch(&service)]).unwrap();
+        }
         let seats = (0..SEATS).map(|number| {
             let client = RawClient::new(&hub.url(), &format!("agent{number}"));
             client.join(&code);
+            client.join(&queue_code);
             let identity = client.calls.identity();
             Seat {
                 key: Arc::clone(&identity.key),
@@ -69,6 +82,7 @@ impl Stage {
         });
         let seats = seats.collect();
         let (id, head) = (owner.calls.hub_id().unwrap(), owner.head(&room));
+        let queue_head = owner.head(&service.room());
         assert!(hub.terminate().success());
         Self {
             template: hub.data().to_owned(),
@@ -76,14 +90,22 @@ impl Stage {
             hub: id,
             room,
             head,
+            service,
+            queue_head,
             seats,
             code,
+            queue_code,
         }
     }
 
     /// An invite into the room.
     pub(crate) fn code(&self) -> &str {
         &self.code
+    }
+
+    /// One into the service.
+    pub(crate) fn queue_code(&self) -> &str {
+        &self.queue_code
     }
 
     /// A hub of this name on a copy, not started yet.
@@ -95,16 +117,19 @@ impl Stage {
 
     /// Signs a message of this agent, which knows of this head.
     pub(crate) fn sign(&self, seat: &Seat, head: &Head, parts: Vec<Part>) -> Signed {
+        self.sign_in(&self.room, seat, head, parts)
+    }
+
+    /// The same for another room.
+    pub(crate) fn sign_in(&self, room: &RoomName, seat: &Seat, head: &Head, parts: Vec<Part>) -> Signed {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
         let context = SignContext {
             key: &seat.key,
             name: &seat.name,
             role: None,
             hub: &self.hub,
-            room: &self.room,
-            target: &Target::Room {
-                room: self.room.clone(),
-            },
+            room,
+            target: &Target::Room { room: room.clone() },
             head,
             now_ms: i64::try_from(now).unwrap(),
         };
@@ -135,6 +160,7 @@ impl Stage {
             acknowledged,
             "every message was acknowledged in the end, so there are no more"
         );
+        jobs::audit(self, &auditor, http, work);
 
         assert_checked(hub.data());
         let files = blobs_of(&log).into_iter().filter(|(_, size)| *size > INLINE_BLOB_BYTES);

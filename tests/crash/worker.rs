@@ -1,11 +1,14 @@
 //! One agent of a mixed load: everything that a hub can be asked to store, one after the other. Goes on until it knows what
 //! became of each.
 
+pub(crate) mod jobs;
+
 use parler_harness::{Acknowledged, PlainAnswer, PlainHttp};
 use parler_protocol::api::{Posted, RefList};
 use parler_protocol::{BundleId, Head, MessageId, Oid, Part, RefName, Signed, TextPart, paths};
 use serde_json::json;
 
+use self::jobs::JobWork;
 use super::load::{Lives, Progress};
 use super::stage::{Seat, Stage, bundle_of, move_of};
 
@@ -28,6 +31,8 @@ pub(crate) struct Plan {
     /// Pushes with a bundle of this size, which the database holds, in each round.
     pub(crate) small_pushes: u32,
     pub(crate) small_bytes: usize,
+    /// Whether jobs are worked on as well.
+    pub(crate) jobs: bool,
 }
 
 impl Plan {
@@ -38,6 +43,7 @@ impl Plan {
         kills: 0,
         small_pushes: 1,
         small_bytes: 700,
+        jobs: true,
     };
     /// One of everything.
     pub(crate) const SHORT: Self = Self {
@@ -63,6 +69,7 @@ pub(crate) struct Work {
     pub(crate) at: Option<Oid>,
     /// The cursor that the hub confirmed.
     pub(crate) cursor: u64,
+    pub(crate) jobs: JobWork,
     /// The newest message that the hub's first life acknowledged to it.
     pub(crate) acknowledged_in_first_life: u64,
 }
@@ -103,6 +110,7 @@ impl<'a> Worker<'a> {
             branch: format!("refs/heads/agent{number}").parse().unwrap(),
             at: None,
             cursor: 0,
+            jobs: JobWork::new(stage),
             acknowledged_in_first_life: 0,
         };
         Self {
@@ -131,6 +139,9 @@ impl<'a> Worker<'a> {
             self.push(UPLOAD_BYTES, Travels::Before);
             self.race();
             self.acknowledge();
+            if plan.jobs {
+                self.serve();
+            }
         }
         self.work
     }

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::check::assert_clean;
 use crate::services::{
-    ask, claim, dispatch, fence, id, job_part, jobs, post, receipt, serve, service, unseen, until_it_waits,
+    ask, claim, claim_for_long, dispatch, fence, id, job_part, jobs, post, receipt, serve, service, unseen,
+    until_it_waits,
 };
 use crate::support::{Agent, Push, RunningProgram, TestHub, bytes, oid, program, text_message};
 
@@ -41,7 +42,7 @@ async fn who_waits_for_a_job_hears_of_those_who_go() {
         another_worker(&hub, &owner, "other").await,
     );
     let first = dispatch(&alice).await;
-    let held = claim(&worker).await;
+    let held = claim_for_long(&worker).await;
     // What the one that goes had is for whoever waits.
     let (waits, ()) = tokio::join!(ask(&other, 55), async {
         until_it_waits(&alice, first.seq, &other).await;
@@ -141,7 +142,7 @@ async fn a_token_that_is_revoked_gives_back_what_it_works_on() {
     let asked = json!({ "name": "ci", "rooms": ["svc.review"], "can": ["claim"] });
     let made = worker.post(paths::TOKENS, &asked).await.expect(201);
     let token = crate::tokens::job(&hub, &made);
-    let held = claim(&token).await;
+    let held = claim_for_long(&token).await;
     let (waits, ()) = tokio::join!(ask(&worker, 55), async {
         until_it_waits(&alice, first.seq, &worker).await;
         let revoked = worker.delete("/v1/tokens/ci").await;

@@ -89,6 +89,19 @@ pub(crate) async fn claim(agent: &Agent) -> ClaimedJob {
     ask(agent, 0).await.expect(200).json()
 }
 
+/// Takes a job for so long that nobody waits for its lease to end.
+pub(crate) async fn claim_for_long(agent: &Agent) -> ClaimedJob {
+    let job = claim(agent).await;
+    keep(agent, &job).await;
+    job
+}
+
+async fn keep(agent: &Agent, job: &ClaimedJob) {
+    let renew = json!({ "fence": job.fence, "leaseSeconds": 3600 });
+    let renewed = agent.put(&paths::claim(&service(), job.seq), &renew).await;
+    assert_eq!(renewed.status, 200, "{renewed:?}");
+}
+
 pub(crate) fn fence(job: &ClaimedJob) -> Fence {
     Fence {
         seq: job.seq,
@@ -228,7 +241,7 @@ async fn who_waits_is_woken_by_a_job_and_by_one_that_is_given_back() {
     let worker = hub.agent("worker").await;
     serve(&worker).await.expect(201).head();
     let first = dispatch(&alice).await;
-    let held = claim(&worker).await;
+    let held = claim_for_long(&worker).await;
     let other = hub.agent("other").await;
     let invite: Value = worker
         .post(paths::INVITES, &json!({ "room": "svc.review" }))
@@ -246,7 +259,9 @@ async fn who_waits_is_woken_by_a_job_and_by_one_that_is_given_back() {
         until_it_waits(&alice, first.seq, &other).await;
         dispatch(&alice).await
     });
-    assert_eq!(waits.expect(200).json::<ClaimedJob>().seq, second.seq);
+    let taken: ClaimedJob = waits.expect(200).json();
+    assert_eq!(taken.seq, second.seq);
+    keep(&other, &taken).await;
     let (waits, ()) = tokio::join!(ask(&other, 55), async {
         until_it_waits(&alice, first.seq, &other).await;
         let released = worker

@@ -121,7 +121,10 @@ async fn write_job(store: &SqliteStore) {
         store.open_session(session(who)).await.unwrap();
     }
     store.serve(worker.agent, &service, MayServe::First, NOW).await.unwrap();
-    store.enter_service(requester.agent, &service, NOW).await.unwrap();
+    store
+        .enter_service(requester.agent, &service, false, NOW)
+        .await
+        .unwrap();
     let job = Append {
         id: id(8),
         key: "job".into(),

@@ -61,7 +61,10 @@ async fn a_worker_that_goes_gives_back_what_it_has_and_can_complete_nothing() {
         let refused = fixture.append(done(&held)).await;
         assert!(matches!(refused, Err(StoreError::NotFound)), "{refused:?}");
         // Back as one who asks, it still has nothing of what it worked on.
-        let entered = fixture.store.enter_service(worker.agent, &room(SERVICE), NOW + 1).await;
+        let entered = fixture
+            .store
+            .enter_service(worker.agent, &room(SERVICE), false, NOW + 1)
+            .await;
         assert_eq!(
             entered.is_ok(),
             !is_removed,
@@ -183,7 +186,7 @@ async fn a_service_that_all_have_left_is_whose_comes_first_and_one_made_anew_kno
     leave(&fixture, &worker, &worker, NOW).await;
     let bob = fixture.agent("bob").await;
     let serve = async |may| fixture.store.serve(bob.agent, &room(SERVICE), may, NOW).await;
-    let entered = fixture.store.enter_service(bob.agent, &room(SERVICE), NOW).await;
+    let entered = fixture.store.enter_service(bob.agent, &room(SERVICE), false, NOW).await;
     assert!(matches!(entered, Err(StoreError::NotFound)), "there is nobody to ask");
     assert!(matches!(serve(MayServe::Invited).await, Err(StoreError::NotFound)));
     let (_, is_new) = serve(MayServe::First).await.unwrap();
@@ -246,9 +249,12 @@ async fn owners_serve_whenever_they_like_and_lookalikes_do_not_come_in() {
     assert_eq!(roster().await, seen(true));
 
     let lookalike = fixture.agent("ALICE").await;
-    let entered = fixture.store.enter_service(lookalike.agent, &service, NOW).await;
+    let entered = fixture.store.enter_service(lookalike.agent, &service, false, NOW).await;
     assert!(matches!(entered, Err(StoreError::NameTaken(..))), "{entered:?}");
     assert_eq!(roster().await.len(), 2);
     let refused = fixture.append(text(&lookalike, SERVICE, "hello")).await;
     assert!(matches!(refused, Err(StoreError::NotFound)));
+    // Where all are one user's nobody is taken for another.
+    let entered = fixture.store.enter_service(lookalike.agent, &service, true, NOW).await;
+    assert!(entered.unwrap().1);
 }

@@ -33,7 +33,7 @@ pub(crate) async fn requester(fixture: &Fixture, name: &str) -> Principal {
     let principal = fixture.agent(name).await;
     fixture
         .store
-        .enter_service(principal.agent, &room(SERVICE), NOW)
+        .enter_service(principal.agent, &room(SERVICE), false, NOW)
         .await
         .unwrap();
     principal
@@ -440,6 +440,20 @@ async fn every_requester_has_its_turn() {
         fixture.append(done).await.unwrap();
     }
     assert_eq!(order, ["carol", "alice", "bob", "alice", "alice", "alice"]);
+    // Whose turn was last comes first where it has less in work.
+    for requester in [0, 0, 1, 1, 1] {
+        dispatch(&fixture, &requesters[requester], "more").await;
+    }
+    let mut order = Vec::new();
+    for is_done in [true, false, true, true] {
+        let job = claim(&fixture, &worker, NOW).await.unwrap();
+        order.push(name(&job));
+        if is_done {
+            let done = receipt(&worker, id_of(&job), TaskStatus::Done, Some(job.fence), NOW);
+            fixture.append(done).await.unwrap();
+        }
+    }
+    assert_eq!(order, ["bob", "alice", "bob", "bob"]);
 }
 
 #[tokio::test]
@@ -447,6 +461,11 @@ async fn nobody_is_given_a_job_of_its_own() {
     let (fixture, worker) = service().await;
     let other = another_worker(&fixture, "other").await;
     let mine = dispatch(&fixture, &worker, "mine").await.posted;
+    assert_eq!(claim(&fixture, &worker, NOW).await, None);
+    // Nor where somebody else's waits behind it.
+    let alice = requester(&fixture, "alice").await;
+    let hers = dispatch(&fixture, &alice, "hers").await.posted;
+    assert_eq!(id_of(&claim(&fixture, &worker, NOW).await.unwrap()), hers.id);
     assert_eq!(claim(&fixture, &worker, NOW).await, None);
     assert_eq!(id_of(&claim(&fixture, &other, NOW).await.unwrap()), mine.id);
 }

@@ -11,6 +11,7 @@ mod formats;
 mod idempotency;
 mod io_error;
 mod job_members;
+mod job_soak;
 mod jobs;
 mod log;
 mod members;

@@ -24,7 +24,7 @@ async fn who_serves_was_invited_or_is_the_first() {
         serve(&alice, MayServe::Invited).await,
         Err(StoreError::NotFound)
     ));
-    let entered = fixture.store.enter_service(bob.agent, &service, NOW).await;
+    let entered = fixture.store.enter_service(bob.agent, &service, false, NOW).await;
     assert!(matches!(entered, Err(StoreError::NotFound)), "there is none yet");
     let made = (SERVICE.to_owned(), RoomKind::Service, true);
     assert_eq!(serve(&alice, MayServe::First).await.unwrap(), made);
@@ -44,9 +44,17 @@ async fn who_serves_was_invited_or_is_the_first() {
         needs_approval: false,
         now: NOW,
     };
-    let (_, is_new) = fixture.store.enter_service(bob.agent, &service, NOW).await.unwrap();
+    let (_, is_new) = fixture
+        .store
+        .enter_service(bob.agent, &service, false, NOW)
+        .await
+        .unwrap();
     assert!(is_new);
-    let (_, is_new) = fixture.store.enter_service(bob.agent, &service, NOW).await.unwrap();
+    let (_, is_new) = fixture
+        .store
+        .enter_service(bob.agent, &service, false, NOW)
+        .await
+        .unwrap();
     assert!(!is_new);
     assert!(matches!(
         serve(&bob, MayServe::First).await,
@@ -165,7 +173,7 @@ async fn a_token_works_on_jobs_as_long_as_its_maker_does() {
     fixture.append(done).await.unwrap();
     // One that may post asks for jobs, and does not become a member by it.
     let by = as_token("posts-only");
-    let entered = fixture.store.enter_service(by.agent, &room(SERVICE), NOW).await;
+    let entered = fixture.store.enter_service(by.agent, &room(SERVICE), false, NOW).await;
     assert!(matches!(entered, Err(StoreError::NotFound)));
     dispatch(&fixture, &by, "from CI").await;
     assert_eq!(

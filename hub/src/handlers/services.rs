@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::answer::{room_json, tell_head};
 use crate::auth::Authenticated;
 use crate::body::Json;
+use crate::fail_point::{FailPoint, reached};
 use crate::metrics::Counted;
 use crate::problem::Refusal;
 use crate::query::Parameters;
@@ -48,9 +49,6 @@ pub(crate) async fn claim(
     let service = service_of(&params)?;
     let lease_ms = lease_ms(request.lease_seconds)?;
     let wait = Duration::from_secs(request.wait_seconds.unwrap_or(0)).min(limits::MAX_WAIT);
-    // First, so that nothing falls between looking and waiting.
-    let mut news = call.state.wake.subscribe(&call.room.key());
-    let mut given_back = call.state.wake.subscribe_facts(&call.room.key());
     let ask = || Claim {
         by: call.principal.agent,
         room: call.room.clone(),
@@ -63,6 +61,10 @@ pub(crate) async fn claim(
         let _counted = Counted::one_more(&call.state.metrics.long_polls);
         let mut waiting = call.state.presence.waiting(call.principal.agent);
         waiting.in_room(&call.room.key());
+        // That it waits is news to others; whatever comes from here on is news to it.
+        let mut news = call.state.wake.subscribe(&call.room.key());
+        let mut given_back = call.state.wake.subscribe_facts(&call.room.key());
+        outcome = again(&call, ask()).await?;
         let deadline = tokio::time::sleep(wait);
         let stopping = call.state.stopping();
         tokio::pin!(deadline, stopping);
@@ -74,12 +76,19 @@ pub(crate) async fn claim(
                 () = &mut deadline => break,
                 () = &mut stopping => break,
             }
-            // As the one that it was when it began to wait.
-            call.check_not_ended().await?;
-            outcome = call.store().claim(ask()).await?;
+            outcome = again(&call, ask()).await?;
         }
     }
+    if outcome.job.is_some() {
+        reached(FailPoint::ClaimStored);
+    }
     answer(&call, service, outcome)
+}
+
+/// Asks as the one that it was when it began to wait.
+async fn again(call: &RoomCall, claim: Claim) -> Result<ClaimOutcome, Refusal> {
+    call.check_not_ended().await?;
+    Ok(call.store().claim(claim).await?)
 }
 
 /// Returns when this lease has ended; never where there is none.
@@ -128,6 +137,7 @@ pub(crate) async fn renew(
     let renewal = call
         .run(|| call.store().renew(agent, &call.room, fence, lease_ms, now))
         .await?;
+    reached(FailPoint::RenewalStored);
     let renewed = match renewal {
         Renewal::Until(lease_until) => ClaimRenewed {
             lease_until,
@@ -158,6 +168,7 @@ pub(crate) async fn release(call: RoomCall, params: RawPathParams, mut query: Pa
     let (agent, now) = (call.principal.agent, call.state.now_ms());
     let fence = Fence { seq, number };
     call.run(|| call.store().release(agent, &call.room, fence, now)).await?;
+    reached(FailPoint::ReleaseStored);
     call.state.wake.notify_facts(&call.room.key());
     let mut response = StatusCode::NO_CONTENT.into_response();
     call.tell_head(&mut response).await;

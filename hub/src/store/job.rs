@@ -101,8 +101,15 @@ pub trait Queue: Send + Sync + 'static {
         now: i64,
     ) -> Result<(RoomAnswer, bool), StoreError>;
 
-    /// Makes an agent one that may ask a service for jobs. Whether it was not one before.
-    async fn enter_service(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<(RoomAnswer, bool), StoreError>;
+    /// Makes an agent one that may ask a service for jobs. Whether it was not one before. `NameTaken`: it looks like another
+    /// member, unless `any_name` is right.
+    async fn enter_service(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        any_name: bool,
+        now: i64,
+    ) -> Result<(RoomAnswer, bool), StoreError>;
 
     /// Gives the next job to who asks, or the one that the same request was given. Of the requesters that with the fewest
     /// jobs in work comes first, then whose turn is longest ago; of one requester the oldest job. Nobody is given a job of

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::failure::Failure;
 use super::rooms::RoomRow;
 use super::{agent_id, agents, column, departures, members, names, outsiders, parsed, rooms, seq_of, tokens};
+use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Claim, ClaimOutcome, HeldJob, JobPage, MayServe, Need, Renewal, StoreError};
 
 /// What an append does to the queue.
@@ -109,7 +110,7 @@ pub(super) fn serve(
             let is_first = !departures::has_owner(connection, found.row)?;
             let may_come = may == MayServe::Everybody || is_first && may == MayServe::First;
             if !may_come || is_outside(connection, found.row, agent)? {
-                return Err(StoreError::NotFound.into());
+                return Err(outsiders::refusal(connection, &found, Some(agent))?.into());
             }
             members::insert(connection, found.row, agent, is_first, now)?;
             members::set_serving(connection, found.row, agent)?;
@@ -123,6 +124,7 @@ pub(super) fn enter(
     batch: &mut Batch<'_>,
     room: &RoomName,
     agent: &AgentId,
+    any_name: bool,
     now: i64,
 ) -> Result<(RoomAnswer, bool), Failure> {
     let connection = batch.connection;
@@ -134,12 +136,16 @@ pub(super) fn enter(
         // served has left there is nobody to ask.
         if found.kind != RoomKind::Service
             || tokens::is_token(connection, agent)?
-            || is_outside(connection, found.row, agent)?
             || !departures::has_owner(connection, found.row)?
         {
             return Err(StoreError::NotFound.into());
         }
-        names::check_in_room(connection, found.row, agent)?;
+        if is_outside(connection, found.row, agent)? {
+            return Err(outsiders::refusal(connection, &found, Some(agent))?.into());
+        }
+        if !any_name {
+            names::check_in_room(connection, found.row, agent)?;
+        }
         members::insert(connection, found.row, agent, false, now)?;
     }
     Ok((found.answer(batch.head(&found).head()), is_new))
@@ -244,6 +250,7 @@ pub(super) fn claim(batch: &mut Batch<'_>, claim: &Claim) -> Result<ClaimOutcome
                 claim.now.saturating_add(claim.lease_ms),
             ))?;
         batch.seen(agent, claim.now);
+        reached(FailPoint::JobClaimed);
     }
     let mut select = connection.prepare_cached(
         "SELECT j.fence, j.lease_until, j.attempts, m.body
@@ -314,6 +321,7 @@ pub(super) fn renew(
         .prepare_cached("UPDATE jobs SET lease_until = ?2 WHERE message = ?1")?
         .execute((job.message, until))?;
     batch.seen(agent, now);
+    reached(FailPoint::ClaimRenewed);
     Ok(Renewal::Until(until))
 }
 
@@ -337,6 +345,7 @@ pub(super) fn release(
     connection
         .prepare_cached("UPDATE jobs SET state = 'waiting', lease_until = NULL WHERE message = ?1")?
         .execute([job.message])?;
+    reached(FailPoint::ClaimReleased);
     Ok(())
 }
 
@@ -543,15 +552,21 @@ impl Change {
         agent: i64,
     ) -> Result<(), Failure> {
         match self {
-            Self::Dispatch => connection
-                .prepare_cached(
-                    "INSERT INTO jobs (message, room, seq, requester, state) VALUES (?1, ?2, ?3, ?4, 'waiting')",
-                )?
-                .execute((message, room, column(seq), agent))?,
-            Self::End(job, state) => connection
-                .prepare_cached("UPDATE jobs SET state = ?2, lease_until = NULL WHERE message = ?1")?
-                .execute((job, state.as_str()))?,
-        };
+            Self::Dispatch => {
+                connection
+                    .prepare_cached(
+                        "INSERT INTO jobs (message, room, seq, requester, state) VALUES (?1, ?2, ?3, ?4, 'waiting')",
+                    )?
+                    .execute((message, room, column(seq), agent))?;
+                reached(FailPoint::JobMade);
+            }
+            Self::End(job, state) => {
+                connection
+                    .prepare_cached("UPDATE jobs SET state = ?2, lease_until = NULL WHERE message = ?1")?
+                    .execute((job, state.as_str()))?;
+                reached(FailPoint::JobEnded);
+            }
+        }
         Ok(())
     }
 }

@@ -24,10 +24,18 @@ impl Queue for SqliteStore {
             .await
     }
 
-    async fn enter_service(&self, agent: AgentId, room: &RoomName, now: i64) -> Result<(RoomAnswer, bool), StoreError> {
+    async fn enter_service(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        any_name: bool,
+        now: i64,
+    ) -> Result<(RoomAnswer, bool), StoreError> {
         let room = room.clone();
         self.writer
-            .run(SMALL_BYTES, move |batch| jobs::enter(batch, &room, &agent, now))
+            .run(SMALL_BYTES, move |batch| {
+                jobs::enter(batch, &room, &agent, any_name, now)
+            })
             .await
     }
 
