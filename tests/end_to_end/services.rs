@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{hub_server, noise, world};
 
 mod following;
+mod page;
 mod token;
 
 /// A service of the local hub, whoever serves it, and a repository whose agent has jobs.
