@@ -1,15 +1,20 @@
 //! The program `parler-hub` in a process of its own.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parler_protocol::{HubId, paths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Agent;
+
+/// Longest that something is waited for in the log.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The program with nothing in its environment.
 pub(crate) fn program() -> Command {
@@ -24,7 +29,9 @@ pub(crate) struct RunningProgram {
     pub(crate) address: SocketAddr,
     /// What it said on stdout before it listened.
     pub(crate) said: Vec<String>,
-    log: Option<JoinHandle<String>>,
+    /// What it has logged so far, and when there is more.
+    log: Arc<(Mutex<String>, Condvar)>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl RunningProgram {
@@ -46,17 +53,23 @@ impl RunningProgram {
         further(&mut command);
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut stderr = child.stderr.take().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let log: Arc<(Mutex<String>, Condvar)> = Arc::default();
+        let written = Arc::clone(&log);
         // Read all the time, so that the hub never waits for a reader.
-        let log = std::thread::spawn(move || {
-            let mut log = Vec::new();
-            let _ = stderr.read_to_end(&mut log);
-            String::from_utf8_lossy(&log).into_owned()
+        let reader = std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while stderr.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                written.0.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+                written.1.notify_all();
+                line.clear();
+            }
         });
         let mut said = Vec::new();
         let address = loop {
             let Some(Ok(line)) = stdout.next() else {
-                panic!("it does not listen: {}", log.join().unwrap());
+                reader.join().unwrap();
+                panic!("it does not listen: {}", log.0.lock().unwrap());
             };
             let address = line.strip_prefix("listening on ").and_then(|url| url.split_once("://"));
             match address {
@@ -68,7 +81,8 @@ impl RunningProgram {
             child,
             address,
             said,
-            log: Some(log),
+            log,
+            reader: Some(reader),
         }
     }
 
@@ -100,10 +114,20 @@ impl RunningProgram {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Waits until it has logged this.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, words: &str) {
+        let log = self.log.0.lock().unwrap();
+        let is_missing = |log: &mut String| !log.contains(words);
+        let (log, waited) = self.log.1.wait_timeout_while(log, LONGEST, is_missing).unwrap();
+        assert!(!waited.timed_out(), "{words} is not in {log}");
+    }
+
     /// Asks it to stop, and returns whether it ended well and what it logged.
     pub(crate) fn end(mut self, signal: Signal) -> (bool, String) {
         self.signal(signal);
-        let log = self.log.take().unwrap().join().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        let log = std::mem::take(&mut *self.log.0.lock().unwrap());
         (self.child.wait().unwrap().success(), log)
     }
 }
