@@ -1,10 +1,10 @@
 //! `parler-hub check` on the jobs of a service: what was done to them by hand is named, and nothing else is.
 
-use parler_protocol::TaskStatus;
+use parler_protocol::{TaskStatus, paths};
 use rustix::process::Signal;
 
 use crate::check::{assert_clean, copy, found, sql};
-use crate::services::{claim, dispatch, fence, id, post, receipt, serve};
+use crate::services::{claim, dispatch, fence, id, post, receipt, serve, service};
 use crate::support::RunningProgram;
 
 #[tokio::test]
@@ -21,6 +21,11 @@ async fn jobs_that_do_not_stand_as_the_log_says_are_named() {
     let done = receipt(&worker, id(&job), TaskStatus::Done);
     post(&worker, &done, Some(fence(&job))).await.expect(201).head();
     claim(&worker).await;
+    // What is given up because its requester has left is in no message either, and nothing to find.
+    let carol = hub.agent("carol").await;
+    assert_eq!(dispatch(&carol).await.seq.get(), 5);
+    let left = paths::member(&service().room(), &carol.id());
+    assert_eq!(carol.delete(&left).await.status, 204);
     assert!(hub.end(Signal::TERM).0);
     assert_clean(&whole);
     for (statement, message, words) in [
