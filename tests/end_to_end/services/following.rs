@@ -6,7 +6,7 @@ use parler_protocol::{Fence, Seq, TaskStatus};
 use serde_json::{Value, json};
 
 use super::{Desk, arguments, part};
-use crate::world;
+use crate::{no_doubts, world};
 
 #[test]
 fn its_requester_sees_every_step_of_a_job_as_it_is_taken() {
@@ -235,4 +235,60 @@ fn who_reads_the_room_sees_jobs_and_what_became_of_them() {
     }
     let shown = desk.alice.parler("show 2 --service review").success();
     shown.says("job:     for service review").says("│ look").says("apply:");
+}
+
+/// A command that is run again, as by a CI system, asks for one job.
+#[test]
+fn under_one_key_a_job_is_asked_for_once() {
+    let world = world();
+    let desk = Desk::new(&world);
+    desk.work.commit("a.txt", "one\n");
+    let push = [
+        "push",
+        "--service",
+        "review",
+        "--next",
+        "look",
+        "--idempotency-key",
+        "run-1",
+        "--json",
+    ];
+    let send = [
+        "send",
+        "--service",
+        "review",
+        "--idempotency-key",
+        "run-2",
+        "--json",
+        "look",
+    ];
+    for (number, command) in [(1, &push[..]), (2, &send[..])] {
+        for _ in 0..2 {
+            let told = desk.alice.parler(arguments(command)).success().json();
+            assert_eq!(told["seq"], number, "{told:#}");
+        }
+    }
+    assert_eq!(desk.log().len(), 2);
+    // Another commit under the same key is another job.
+    desk.work.commit("b.txt", "two\n");
+    let refused = desk.alice.parler(arguments(&push)).code(6);
+    assert!(!refused.err().is_empty(), "{refused:?}");
+    assert_eq!(desk.log().len(), 2);
+    no_doubts(&desk.alice);
+}
+
+/// All jobs of a service are of the hash that the first has.
+#[test]
+fn a_repository_of_another_hash_is_told() {
+    let world = world();
+    let desk = Desk::new(&world);
+    let other = world.init("other", "--object-format=sha256");
+    other.commit("a.txt", "one\n");
+    other.git("push --quiet parler::service/second main").failure();
+    desk.worker.calls.serve(&"second".parse().unwrap()).unwrap();
+    other.git("push --quiet parler::service/second main").success();
+    desk.work.commit("a.txt", "one\n");
+    let refused = desk.work.git("push parler::service/second feature").failure();
+    refused.warns("sha256");
+    desk.alice.parler("push --service second").code(6).warns("sha256");
 }
