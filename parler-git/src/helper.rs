@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use git_remote_parler::address::{Address, HubChoice as AddressHub};
+use git_remote_parler::address::{Address, Destination, HubChoice as AddressHub};
 use git_remote_parler::fetch::FetchError;
 use git_remote_parler::git::was_ended;
 use git_remote_parler::push::PushError;
@@ -108,12 +108,12 @@ fn serve(environment: Environment, is_serving: &mut bool) -> std::result::Result
         // Where stderr is gone nobody can be told.
         let _ = writeln!(io::stderr(), "parler: {}", text::own_line(&line));
     }
-    ended.map_err(|error| told(&context, &error))
+    ended.map_err(|error| told(&context, &address, &error))
 }
 
 /// What a session failed for, for people. A hub that does not know this agent's key says so of whichever agent acts, and
 /// in a new clone that is a new one.
-fn told(context: &Context, error: &SessionError) -> String {
+fn told(context: &Context, address: &Address, error: &SessionError) -> String {
     if let SessionError::Room(rewritten @ RoomError::Rewritten { .. })
     | SessionError::Push(PushError::Room(rewritten @ RoomError::Rewritten { .. })) = error
     {
@@ -140,9 +140,16 @@ fn told(context: &Context, error: &SessionError) -> String {
         ) => {
             format!("{error}; run the same git command again")
         }
-        Some(ClientError::OutcomeUnknown { .. }) => {
-            format!("{error}; run the same git command again: what was stored is up to date then")
-        }
+        Some(ClientError::OutcomeUnknown { .. }) => match &address.destination {
+            // The same command again would ask for one job more.
+            Destination::Service(service) => {
+                let hub = context.trust().hub_option();
+                format!("{error}; git parler status --service {service}{hub} shows whether it is")
+            }
+            Destination::Room(_) | Destination::Dm(_) => {
+                format!("{error}; run the same git command again: what was stored is up to date then")
+            }
+        },
         _ if was_ended(error) => format!("{error}; run the same git command again"),
         _ => error.to_string(),
     }

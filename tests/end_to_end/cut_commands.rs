@@ -78,7 +78,7 @@ impl Stage<'_> {
 
 /// Places spread over what was carried, in both directions: the first ones, the last ones, and what is between. Every third
 /// time nobody comes back.
-fn cuts(carried: &Carried) -> Vec<(Point, Mishap)> {
+pub(crate) fn cuts(carried: &Carried) -> Vec<(Point, Mishap)> {
     let directions = [(carried.up, Point::Up as fn(u64) -> Point), (carried.down, Point::Down)];
     let places = directions.into_iter().flat_map(|(bytes, point)| {
         let spread = (0..PLACES).map(move |number| number * bytes / PLACES);

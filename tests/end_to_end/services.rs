@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{hub_server, noise, world};
 
+mod cut;
 mod following;
 mod page;
 mod token;
