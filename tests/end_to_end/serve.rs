@@ -465,3 +465,84 @@ fn a_worker_with_a_token_works_and_its_commands_never_see_it() {
     assert!(!output.contains(secret) && !output.contains("PARLER_TOKEN"), "{output}");
     assert!(!world.path().join("no-such-home").exists());
 }
+
+#[test]
+fn a_sandbox_stands_before_the_command_and_what_failed_may_be_kept() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    stage.push();
+    let command = script(&world, "leave", "echo \"$IN\" left >left; exit 1");
+    let exec = format!("'{command}' \"an argument\"");
+    let options = ["--once", "--keep", "--sandbox", "env 'IN=the box'", "--exec", &exec];
+    let served = stage.start(&stage.bob, &options, &[]).wait().success();
+    served.says("failed · exit status 1").warns("job 1 is kept in");
+    assert_eq!(stage.left(), ["test-1-1"]);
+    let kept = world.path().join("work/test-1-1");
+    assert_eq!(fs::read_to_string(kept.join("work/left")).unwrap(), "the box left\n");
+    assert!(kept.join("work/new.txt").exists());
+}
+
+#[test]
+fn what_cannot_be_served_is_said_in_one_line() {
+    let world = world();
+    let bob = world.agent("bob");
+    for (arguments, code, says) in [
+        (&["a/b"][..], 2, "service name"),
+        (&["test", "--lease", "14s", "--exec", "true"], 2, "15s"),
+        (&["test", "--lease", "2h", "--exec", "true"], 2, "--lease"),
+        (&["test", "--timeout", "x", "--exec", "true"], 2, "--timeout"),
+        (&["test", "--exec", "a 'b"], 2, "--exec"),
+        (&["test", "--exec", ""], 2, "--exec"),
+        (&["test", "--exec", "true", "--", "true"], 2, "--exec"),
+        (&["test", "--sandbox", "env"], 2, "--exec"),
+        (&["test", "--exec", "no-such-program x"], 3, "no-such-program"),
+        (&["test", "--env", "A=b", "--exec", "true"], 2, "--env"),
+        (&["test", "--env", "PARLER_HOME", "--exec", "true"], 7, "PARLER_HOME"),
+        (&["test", "--retry", "x"], 2, "--retry"),
+        (&["test", "--max-parallel", "0", "--exec", "true"], 2, "--max-parallel"),
+    ] {
+        let all = ["serve"]
+            .iter()
+            .chain(arguments)
+            .map(OsString::from)
+            .collect::<Vec<_>>();
+        let refused = bob.parler(all).code(code);
+        assert!(refused.one_error_line().contains(says), "{says}: {}", refused.err());
+    }
+    // Where nobody was invited there is nothing to serve.
+    let hub = hub_server::start(&world);
+    let alice = world.stranger("alice").on(&hub);
+    alice.parler("invite --service test").success();
+    let stranger = world.stranger("dave").on(&hub).parler("serve test --exec true").code(3);
+    assert!(stranger.one_error_line().contains("git parler invite --service test"));
+}
+
+#[test]
+fn a_job_that_is_called_off_is_ended() {
+    let world = world();
+    let stage = stage(&world);
+    let command = script(&world, "wait", "echo $$ >\"$PIDS/it\"; exec sleep 1000");
+    let pids = world.directory("pids");
+    let bob = stage.bob.with("PIDS", &pids);
+    stage.make_service();
+    let seq = stage.ask("wait");
+    // It hears of it when it renews its claim, at a third of this.
+    let worker = stage.start(&bob, &["--once", "--lease", "15s", "--env", "PIDS"], &[&command]);
+    let there = || {
+        fs::read_to_string(pids.join("it"))
+            .ok()
+            .filter(|pid| pid.ends_with('\n'))
+    };
+    let pid = look_for(there, || "it was not begun".to_owned());
+    stage
+        .alice
+        .parler(["cancel", &seq.to_string(), "--service", "test"])
+        .success();
+    worker
+        .wait()
+        .success()
+        .says(&format!("job {seq} of 'test' from alice: called off"));
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+    assert!(stage.said("failed").is_empty() && stage.said("done").is_empty());
+}

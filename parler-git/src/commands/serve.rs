@@ -166,7 +166,7 @@ fn variables(environment: &Environment, asked: &[String]) -> Result<Vec<(OsStrin
 
 /// No such service and none for me are the same to the hub.
 fn not_served(service: &ServiceName, error: Error) -> Error {
-    let invite = format!("ask whoever serves it: git parler invite --group {}", service.room());
+    let invite = format!("ask whoever serves it: git parler invite --service {service}");
     match error.code() {
         Some(ErrorCode::NotFound) => Error::new(
             ErrorKind::NotFound,
@@ -266,6 +266,7 @@ fn work(
             failed.get_or_insert(error);
         }
         context.trust().keep();
+        output.warn(&context.trust().warnings());
     }
     let _ = claimer.join();
     // The directory goes before the process may.

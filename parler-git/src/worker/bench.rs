@@ -162,8 +162,8 @@ impl Bench {
                     TaskStatus::Failed if self.keep => Some(place.keep()?),
                     _ => None,
                 };
-                match reporter.end(&job, &verdict) {
-                    Ok(ended) => tell(self.ended(&job, &head, &verdict, &ended)),
+                match reporter.end(&job, *verdict) {
+                    Ok(ended) => tell(self.ended(&job, &head, &ended)),
                     Err(Untold::Late(why)) => {
                         let why = format!("too late, {why}");
                         let json = json!({ "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt, "status": null, "note": why });
@@ -182,21 +182,17 @@ impl Bench {
         Ok(())
     }
 
-    fn ended(&self, job: &Job, head: &str, verdict: &Verdict, ended: &Ended) -> News {
+    fn ended(&self, job: &Job, head: &str, ended: &Ended) -> News {
         let bundle = ended
             .bundle
             .map(|id| format!(" · bundle {}", id.short()))
             .unwrap_or_default();
-        let line = format!(
-            "{head}: {} · {}{bundle} · message {}",
-            verdict.status.as_str(),
-            text::one_line(&verdict.line()),
-            ended.posted.seq
-        );
+        let (status, line) = (ended.status.as_str(), text::one_line(&ended.line));
+        let line = format!("{head}: {status} · {line}{bundle} · message {}", ended.posted.seq);
         let json = json!({
             "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt,
-            "requester": job.requester.name, "status": verdict.status, "note": verdict.note,
-            "elapsedMs": verdict.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            "requester": job.requester.name, "status": ended.status, "note": ended.note,
+            "elapsedMs": ended.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
             "seq": ended.posted.seq, "output": ended.output, "bundle": ended.bundle,
         });
         News::Ended { line, json }
@@ -330,7 +326,7 @@ impl Bench {
     }
 
     fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Verdict {
-        let (status, mut note) = match ran.end {
+        let (status, note) = match ran.end {
             End::Exited(0) => (TaskStatus::Done, "exit status 0".to_owned()),
             End::Exited(code) => (TaskStatus::Failed, format!("exit status {code}")),
             _ => (
@@ -338,20 +334,18 @@ impl Bench {
                 format!("ended, for it took longer than {} s", self.timeout.as_secs()),
             ),
         };
-        let commits = match self.commits(job, place) {
-            Ok(commits) => commits,
-            Err(error) => {
-                note.push_str(&format!("; what it committed is not sent: {}", error.what()));
-                None
-            }
-        };
-        Verdict {
+        let mut verdict = Verdict {
             status,
             note,
             took: Some(ran.took),
             output: ran.output,
-            commits,
+            commits: None,
+        };
+        match self.commits(job, place) {
+            Ok(commits) => verdict.commits = commits,
+            Err(error) => verdict.leave_commits(error.what()),
         }
+        verdict
     }
 
     /// What the command has left on top of the job's commit.

@@ -71,13 +71,19 @@ pub(super) struct Commits {
     pub(super) tip: Oid,
 }
 
-/// What was posted.
-#[derive(Debug, Clone)]
-pub(crate) struct Ended {
-    pub(crate) posted: Posted,
-    pub(crate) bundle: Option<BundleId>,
-    pub(crate) output: Option<BundleId>,
+/// What was posted, and as what.
+pub(super) struct Ended {
+    pub(super) status: TaskStatus,
+    pub(super) note: String,
+    pub(super) took: Option<Duration>,
+    pub(super) line: String,
+    pub(super) posted: Posted,
+    pub(super) bundle: Option<BundleId>,
+    pub(super) output: Option<BundleId>,
 }
+
+/// The message, the bundle and the output that are in the room now.
+type InRoom = (Posted, Option<BundleId>, Option<BundleId>);
 
 /// Why nothing was.
 pub(super) enum Untold {
@@ -107,16 +113,30 @@ impl Reporter<'_> {
         }
     }
 
-    /// Says how it ended, again until the hub has heard it or the claim is over.
-    pub(super) fn end(&self, job: &Job, verdict: &Verdict) -> std::result::Result<Ended, Untold> {
+    /// Says how it ended, again until the hub has heard it or the claim is over. Where the room does not take what was
+    /// committed, without that.
+    pub(super) fn end(&self, job: &Job, mut verdict: Verdict) -> std::result::Result<Ended, Untold> {
         loop {
             let tried = match &verdict.commits {
-                None => self.end_without_commits(job, verdict),
-                Some(commits) => self.end_with_commits(job, verdict, commits),
+                None => self.end_without_commits(job, &verdict),
+                Some(commits) => self.end_with_commits(job, &verdict, commits),
             };
             match tried {
-                Ok(told) => return Ok(told),
+                Ok((posted, bundle, output)) => {
+                    let line = verdict.line();
+                    let Verdict { status, note, took, .. } = verdict;
+                    return Ok(Ended {
+                        status,
+                        note,
+                        took,
+                        line,
+                        posted,
+                        bundle,
+                        output,
+                    });
+                }
                 Err(Tried::Late(why)) => return Err(Untold::Late(why)),
+                Err(Tried::Failed(error)) if verdict.commits.is_some() => verdict.leave_commits(error.what()),
                 Err(Tried::Failed(error)) => return Err(Untold::Failed(error)),
                 Err(Tried::Again(error)) => {
                     if let Standing::Lost(_) | Standing::Cancelled = self.lease.standing() {
@@ -129,21 +149,17 @@ impl Reporter<'_> {
         }
     }
 
-    fn end_without_commits(&self, job: &Job, verdict: &Verdict) -> std::result::Result<Ended, Tried> {
+    fn end_without_commits(&self, job: &Job, verdict: &Verdict) -> std::result::Result<InRoom, Tried> {
         let output = output(verdict)?;
         let mut parts = said(job.id, verdict, None);
         parts.extend(output.as_ref().map(file_part));
         let blob = output.as_ref().map(|output| output as &dyn BlobSource);
         let posted = self.post(job, parts, Some("end"), blob)?;
-        Ok(Ended {
-            posted,
-            bundle: None,
-            output: output.map(|output| output.id),
-        })
+        Ok((posted, None, output.map(|output| output.id)))
     }
 
     /// A message brings one blob, so the output comes first.
-    fn end_with_commits(&self, job: &Job, verdict: &Verdict, commits: &Commits) -> std::result::Result<Ended, Tried> {
+    fn end_with_commits(&self, job: &Job, verdict: &Verdict, commits: &Commits) -> std::result::Result<InRoom, Tried> {
         let output = output(verdict)?;
         if let Some(output) = &output {
             let parts = vec![task(job.id, TaskStatus::Working, None, None).into(), file_part(output)];
@@ -203,11 +219,7 @@ impl Reporter<'_> {
             )))
         })?;
         self.told.note(&posted);
-        Ok(Ended {
-            posted,
-            bundle: report.bundle_id,
-            output: output.map(|output| output.id),
-        })
+        Ok((posted, report.bundle_id, output.map(|output| output.id)))
     }
 
     fn post(
@@ -301,6 +313,13 @@ fn said(id: MessageId, verdict: &Verdict, bundle: Option<BundleId>) -> Vec<Part>
 }
 
 impl Verdict {
+    /// Says why what was committed stays behind.
+    pub(super) fn leave_commits(&mut self, why: &str) {
+        self.commits = None;
+        self.note.push_str("; what it committed is not sent: ");
+        self.note.push_str(why);
+    }
+
     /// How it ended and how long it took.
     pub(super) fn line(&self) -> String {
         match self.took {
