@@ -472,11 +472,15 @@ fn a_sandbox_stands_before_the_command_and_what_failed_may_be_kept() {
     let stage = stage(&world);
     stage.make_service();
     stage.push();
-    let command = script(&world, "leave", "echo \"$IN\" left >left; exit 1");
+    let lines = "echo \"$IN\" left >left; git commit --quiet --allow-empty --message half; exit 1";
+    let command = script(&world, "leave", lines);
     let exec = format!("'{command}' \"an argument\"");
     let options = ["--once", "--keep", "--sandbox", "env 'IN=the box'", "--exec", &exec];
     let served = stage.start(&stage.bob, &options, &[]).wait().success();
-    served.says("failed · exit status 1").warns("job 1 is kept in");
+    served
+        .says("failed · exit status 1")
+        .says("bundle")
+        .warns("job 1 is kept in");
     assert_eq!(stage.left(), ["test-1-1"]);
     let kept = world.path().join("work/test-1-1");
     assert_eq!(fs::read_to_string(kept.join("work/left")).unwrap(), "the box left\n");
@@ -545,4 +549,36 @@ fn a_job_that_is_called_off_is_ended() {
         .says(&format!("job {seq} of 'test' from alice: called off"));
     assert!(!Path::new("/proc").join(pid.trim()).exists());
     assert!(stage.said("failed").is_empty() && stage.said("done").is_empty());
+}
+
+#[test]
+fn a_result_outlives_a_hub_that_is_away() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let stage = stage(&world);
+    let stage = Stage {
+        bob: stage.bob.on(&hub),
+        alice: stage.alice.on(&hub),
+        ..stage
+    };
+    let marks = world.directory("marks");
+    let lines = "touch \"$MARKS/begun\"; until [ -e \"$MARKS/go\" ]; do sleep 0.01; done; echo x >>new.txt; git commit -qam x; \
+        touch \"$MARKS/over\"";
+    let command = script(&world, "slow", lines);
+    let bob = stage.bob.with("MARKS", &marks);
+    stage.make_service();
+    stage.push();
+    let worker = stage.start(&bob, &["--once", "--env", "MARKS"], &[&command]);
+    let made = |name: &'static str| {
+        let there = || marks.join(name).exists().then_some(());
+        look_for(there, || format!("{name} never came"))
+    };
+    made("begun");
+    hub.kill();
+    fs::write(marks.join("go"), "").unwrap();
+    made("over");
+    hub.restart();
+    worker.wait().success().says("done · exit status 0").says("bundle");
+    assert_eq!(stage.said("done").len(), 1);
+    assert_eq!(part(&stage.said("done")[0], "com.parler.handoff")["to"], "alice");
 }

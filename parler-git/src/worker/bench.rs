@@ -103,7 +103,7 @@ impl Bench {
         (wake, woken): &(Wake, std::io::PipeReader),
         tell: &dyn Fn(News),
     ) -> Result<()> {
-        let left = Duration::from_millis(claimed.lease_ms);
+        let (left, attempt) = (Duration::from_millis(claimed.lease_ms), claimed.attempt);
         let woken_by = wake.clone();
         let wake = move || woken_by.wake();
         let lease = Lease::keep(client, &self.service, fence, self.lease, left, wake)?;
@@ -114,7 +114,10 @@ impl Bench {
                 let (claim, to) = ((&self.service, fence), (refused.id, &refused.requester));
                 let posted = say_alone(client, &self.told, claim, to, TaskStatus::Failed, Some(why))?;
                 let name = text::name(&refused.requester.name);
-                let json = json!({ "service": self.service, "job": fence.seq, "status": TaskStatus::Failed, "note": why, "seq": posted.seq });
+                let json = json!({
+                    "service": self.service, "job": fence.seq, "id": refused.id, "attempt": attempt, "requester": refused.requester.name,
+                    "status": TaskStatus::Failed, "note": why, "elapsedMs": null, "seq": posted.seq, "output": null, "bundle": null,
+                });
                 let line = format!(
                     "job {} of '{}' from {name}: failed · {}",
                     fence.seq,
@@ -139,6 +142,10 @@ impl Bench {
         };
         let name = text::name(&job.requester.name);
         let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
+        let nothing_said = |why: &str| News::Ended {
+            line: format!("{head}: {why}"),
+            json: self.json(&job, None, why),
+        };
         match outcome {
             Outcome::GiveBack(why) => {
                 let given_back = client.release_claim(&self.service, fence);
@@ -150,31 +157,17 @@ impl Bench {
                     tell(News::Remark(format!("{head}: {why}")));
                 }
             }
-            Outcome::Nothing(why) => {
-                let json = json!({ "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt, "status": null, "note": why });
-                tell(News::Ended {
-                    line: format!("{head}: {why}"),
-                    json,
-                });
-            }
+            Outcome::Nothing(why) => tell(nothing_said(&why)),
             Outcome::Verdict(verdict) => {
-                let kept = match verdict.status {
-                    TaskStatus::Failed if self.keep => Some(place.keep()?),
-                    _ => None,
-                };
+                let is_kept = self.keep && verdict.status == TaskStatus::Failed;
                 match reporter.end(&job, *verdict) {
                     Ok(ended) => tell(self.ended(&job, &head, &ended)),
-                    Err(Untold::Late(why)) => {
-                        let why = format!("too late, {why}");
-                        let json = json!({ "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt, "status": null, "note": why });
-                        tell(News::Ended {
-                            line: format!("{head}: {why}"),
-                            json,
-                        });
-                    }
+                    Err(Untold::Late(why)) => tell(nothing_said(&format!("too late, {why}"))),
                     Err(Untold::Failed(error)) => return Err(error),
                 }
-                if let Some(kept) = kept {
+                if is_kept {
+                    // Last: what it committed is sent from there.
+                    let kept = place.keep()?;
                     tell(News::Remark(format!("job {} is kept in {}", job.seq(), kept.display())));
                 }
             }
@@ -189,13 +182,20 @@ impl Bench {
             .unwrap_or_default();
         let (status, line) = (ended.status.as_str(), text::one_line(&ended.line));
         let line = format!("{head}: {status} · {line}{bundle} · message {}", ended.posted.seq);
-        let json = json!({
-            "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt,
-            "requester": job.requester.name, "status": ended.status, "note": ended.note,
-            "elapsedMs": ended.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
-            "seq": ended.posted.seq, "output": ended.output, "bundle": ended.bundle,
-        });
+        let json = self.json(job, Some(ended), &ended.note);
         News::Ended { line, json }
+    }
+
+    /// The end of a job for programs; without `ended` nothing was said of it.
+    fn json(&self, job: &Job, ended: Option<&Ended>, note: &str) -> Value {
+        let took = ended.and_then(|ended| ended.took);
+        json!({
+            "service": self.service, "job": job.seq(), "id": job.id, "attempt": job.attempt,
+            "requester": job.requester.name, "status": ended.map(|ended| ended.status), "note": note,
+            "elapsedMs": took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            "seq": ended.map(|ended| ended.posted.seq), "output": ended.and_then(|ended| ended.output),
+            "bundle": ended.and_then(|ended| ended.bundle),
+        })
     }
 
     fn try_to_work(
