@@ -81,7 +81,8 @@ fn a_job_that_is_given_back_is_somebody_elses_at_once() {
 fn whoever_leaves_gives_the_job_back() {
     let world = world();
     let stage = stage(&world);
-    let worker = sit(&stage, &[]);
+    // So long that nobody would be offered it otherwise.
+    let worker = sit(&stage, &["--lease", "1h"]);
     let first = stage.ask("one");
     worker.wait_for_output(|said| said.contains("back:"));
     worker.signal_group(Signal::INT);
