@@ -2,6 +2,7 @@
 //! leaves not a byte, says one line, and takes little memory and time.
 
 mod forge;
+mod from_rooms;
 mod helper;
 mod hub_as_enemy;
 mod imports;
