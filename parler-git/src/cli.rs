@@ -458,6 +458,9 @@ pub(crate) struct Serve {
     /// A command with its options that runs the command, such as bwrap .. --; split in the same way
     #[arg(long, value_name = "CMD")]
     pub(crate) sandbox: Option<String>,
+    /// Leave jobs that I have asked for myself to other workers
+    #[arg(long, conflicts_with = "retry")]
+    pub(crate) others: bool,
     /// Let the command have this variable of mine; may be repeated
     #[arg(long = "env", value_name = "NAME")]
     pub(crate) environment: Vec<String>,

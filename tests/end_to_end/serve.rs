@@ -199,6 +199,20 @@ fn a_job_runs_in_a_clean_place_and_its_result_comes_back() {
 }
 
 #[test]
+fn an_agent_works_on_its_own_jobs_with_a_command_unless_they_are_left_to_others() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    stage.bob.parler("send --service test mine").success();
+    let worker = stage.start(&stage.bob, &["--once"], &["git", "--version"]);
+    worker.wait().success().says("job 1 of 'test' from bob: done");
+    stage.bob.parler("send --service test mine-too").success();
+    stage.alice.parler("send --service test hers").success();
+    let worker = stage.start(&stage.bob, &["--once", "--others"], &["git", "--version"]);
+    worker.wait().success().says("from alice: done");
+}
+
+#[test]
 fn a_job_without_code_that_fails_says_so() {
     let world = world();
     let stage = stage(&world);

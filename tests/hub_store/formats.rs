@@ -140,6 +140,7 @@ async fn write_job(store: &SqliteStore) {
         room: service,
         id: id(7),
         lease_ms: CENTURY_MS,
+        own: false,
         now: NOW,
     };
     assert_eq!(store.claim(claim).await.unwrap().job.unwrap().fence.number, 1);

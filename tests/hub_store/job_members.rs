@@ -145,6 +145,7 @@ async fn tokens_go_with_their_maker_and_give_back_what_they_have_when_they_are_r
             room: room(SERVICE),
             id,
             lease_ms: LEASE_MS,
+            own: false,
             now: NOW,
         };
         fixture.store.claim(claim).await.map(|outcome| outcome.job)

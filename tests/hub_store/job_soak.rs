@@ -55,6 +55,7 @@ impl Worker {
             room: room(SERVICE),
             id,
             lease_ms: LEASE_MS,
+            own: false,
             now: self.now(),
         };
         self.store.claim(claim).await.unwrap().job

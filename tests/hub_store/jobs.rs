@@ -83,6 +83,7 @@ pub(crate) async fn claim(fixture: &Fixture, by: &Principal, now: i64) -> Option
         room: room(SERVICE),
         id: MessageId::generate(),
         lease_ms: LEASE_MS,
+        own: false,
         now,
     };
     fixture.store.claim(claim).await.unwrap().job
@@ -249,6 +250,7 @@ async fn a_claim_that_is_sent_again_gets_the_same_job() {
         room: room(SERVICE),
         id: MessageId::generate(),
         lease_ms: LEASE_MS,
+        own: false,
         now: NOW,
     };
     let first = fixture.store.claim(asked.clone()).await.unwrap().job.unwrap();
@@ -468,6 +470,18 @@ async fn nobody_is_given_a_job_of_its_own() {
     assert_eq!(id_of(&claim(&fixture, &worker, NOW).await.unwrap()), hers.id);
     assert_eq!(claim(&fixture, &worker, NOW).await, None);
     assert_eq!(id_of(&claim(&fixture, &other, NOW).await.unwrap()), mine.id);
+    // But one that will do with its own.
+    let again = dispatch(&fixture, &worker, "again").await.posted;
+    let asked = Claim {
+        by: worker.agent,
+        room: room(SERVICE),
+        id: MessageId::generate(),
+        lease_ms: LEASE_MS,
+        own: true,
+        now: NOW,
+    };
+    let given = fixture.store.claim(asked).await.unwrap().job.unwrap();
+    assert_eq!(id_of(&given), again.id);
 }
 
 #[tokio::test]
@@ -525,6 +539,7 @@ async fn many_workers_complete_each_job_once() {
                     room: room(SERVICE),
                     id: MessageId::generate(),
                     lease_ms: LEASE_MS,
+                    own: false,
                     now: NOW,
                 };
                 let Some(held) = store.claim(claim).await.unwrap().job else {

@@ -65,6 +65,7 @@ async fn who_serves_was_invited_or_is_the_first() {
         room: service.clone(),
         id: MessageId::generate(),
         lease_ms: LEASE_MS,
+        own: false,
         now: NOW,
     };
     assert!(matches!(
@@ -152,6 +153,7 @@ async fn a_token_works_on_jobs_as_long_as_its_maker_does() {
             room: room(SERVICE),
             id: MessageId::generate(),
             lease_ms: LEASE_MS,
+            own: false,
             now: NOW,
         };
         fixture.store.claim(claim).await.map(|outcome| outcome.job)

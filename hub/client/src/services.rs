@@ -34,25 +34,30 @@ impl Client {
         lease: Duration,
         wait: Duration,
     ) -> Result<Option<ClaimedJob>, ClientError> {
-        self.claim_job_as(service, MessageId::generate(), lease, wait)
+        let asked = ClaimJob {
+            id: MessageId::generate(),
+            lease_seconds: Some(lease.as_secs()),
+            wait_seconds: None,
+            own: false,
+        };
+        self.claim_job_as(service, &asked, wait)
     }
 
-    /// As [`Client::claim_job`], under this id: asked for again under it, the same job is given, as long as its lease lasts.
+    /// As [`Client::claim_job`], as asked: again under the same id the same job is given, as long as its lease lasts. How
+    /// long to wait is `wait`'s to say.
     ///
     /// # Errors
     /// As [`Client::claim_job`].
     pub fn claim_job_as(
         &self,
         service: &ServiceName,
-        id: MessageId,
-        lease: Duration,
+        asked: &ClaimJob,
         wait: Duration,
     ) -> Result<Option<ClaimedJob>, ClientError> {
         let wait = wait.min(MAX_WAIT);
         let asked = ClaimJob {
-            id,
-            lease_seconds: Some(lease.as_secs()),
             wait_seconds: (!wait.is_zero()).then(|| wait.as_secs().max(1)),
+            ..asked.clone()
         };
         let request = Request {
             patience: wait,

@@ -54,6 +54,7 @@ pub(crate) async fn claim(
         room: call.room.clone(),
         id: request.id,
         lease_ms,
+        own: request.own,
         now: call.state.now_ms(),
     };
     let mut outcome = call.run(|| call.store().claim(ask())).await?;

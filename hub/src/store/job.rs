@@ -40,6 +40,8 @@ pub struct Claim {
     pub id: MessageId,
     /// How long the job is to be its, milliseconds.
     pub lease_ms: i64,
+    /// Whether a job will do that the same agent asked for.
+    pub own: bool,
     /// Now, milliseconds since 1970.
     pub now: i64,
 }

@@ -93,6 +93,7 @@ impl Orders {
             appetite: Appetite {
                 once: args.once,
                 most: usize::from(args.max_parallel),
+                own: !args.others,
             },
             timeout: seconds("--timeout", &args.timeout, LONGEST)?,
             lease,

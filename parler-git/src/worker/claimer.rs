@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use parler_client::{Client, ClientError, rests_of_a_stream};
-use parler_protocol::api::ClaimedJob;
+use parler_protocol::api::{ClaimJob, ClaimedJob};
 use parler_protocol::limits::MAX_WAIT;
 use parler_protocol::{Fence, MessageId, ServiceName};
 
@@ -25,6 +25,8 @@ pub(crate) struct Appetite {
     pub(crate) once: bool,
     /// At the same time.
     pub(crate) most: usize,
+    /// Also such as this worker has asked for itself.
+    pub(crate) own: bool,
 }
 
 /// Claims jobs and works on them until it is told to stop, or, where one is enough, has had one.
@@ -34,7 +36,7 @@ pub(crate) fn claim_until_stopped(
     appetite: Appetite,
     news: &Sender<News>,
 ) -> Result<()> {
-    let claimer = Claimer::new(client, &bench.service, bench.lease, &bench.stop)?;
+    let claimer = Claimer::new(client, &bench.service, (bench.lease, appetite.own), &bench.stop)?;
     while bench.stop.wait_for_room(appetite.most) {
         let Some(claimed) = claimer.claim(|line| _ = news.send(News::Remark(line)))? else {
             break;
@@ -65,12 +67,19 @@ pub(crate) struct Claimer<'a> {
     asking: Client,
     service: &'a ServiceName,
     lease: Duration,
+    own: bool,
     stop: &'a Stop,
 }
 
 impl<'a> Claimer<'a> {
-    /// For this service, as the agent of this client.
-    pub(crate) fn new(client: &'a Client, service: &'a ServiceName, lease: Duration, stop: &'a Stop) -> Result<Self> {
+    /// For this service, as the agent of this client; a job is asked for with this lease, and also for such as the agent has
+    /// asked for itself, or not.
+    pub(crate) fn new(
+        client: &'a Client,
+        service: &'a ServiceName,
+        (lease, own): (Duration, bool),
+        stop: &'a Stop,
+    ) -> Result<Self> {
         let (asking, stopper) = client.beside()?;
         stop.add_stopper(stopper);
         Ok(Self {
@@ -78,6 +87,7 @@ impl<'a> Claimer<'a> {
             asking,
             service,
             lease,
+            own,
             stop,
         })
     }
@@ -87,14 +97,19 @@ impl<'a> Claimer<'a> {
         let mut rests = rests_of_a_stream();
         let mut is_told = false;
         while !self.stop.is_said() {
-            let id = MessageId::generate();
-            match self.asking.claim_job_as(self.service, id, self.lease, MAX_WAIT) {
+            let asked = ClaimJob {
+                id: MessageId::generate(),
+                lease_seconds: Some(self.lease.as_secs()),
+                wait_seconds: None,
+                own: self.own,
+            };
+            match self.asking.claim_job_as(self.service, &asked, MAX_WAIT) {
                 Ok(Some(claimed)) => return Ok(Some(claimed)),
                 Ok(None) => {
                     rests = rests_of_a_stream();
                     is_told = false;
                 }
-                Err(ClientError::ToldToStop) => self.give_back(id),
+                Err(ClientError::ToldToStop) => self.give_back(&asked),
                 Err(error) => {
                     let error = Error::from(error);
                     if error.kind != ErrorKind::Unreachable {
@@ -113,8 +128,8 @@ impl<'a> Claimer<'a> {
 
     /// The hub may have given a job in the moment when nobody listened any more: asked again under the same id it gives the
     /// same.
-    fn give_back(&self, id: MessageId) {
-        if let Ok(Some(claimed)) = self.client.claim_job_as(self.service, id, self.lease, Duration::ZERO) {
+    fn give_back(&self, asked: &ClaimJob) {
+        if let Ok(Some(claimed)) = self.client.claim_job_as(self.service, asked, Duration::ZERO) {
             let fence = Fence {
                 seq: claimed.seq,
                 number: claimed.fence,

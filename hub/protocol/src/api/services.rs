@@ -29,6 +29,9 @@ pub struct ClaimJob {
     /// How long to wait where there is no job, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<u64>,
+    /// Whether a job will do that I asked for myself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
 }
 
 /// The answer to [`ClaimJob`], where there was a job.

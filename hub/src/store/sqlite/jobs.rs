@@ -181,11 +181,13 @@ fn for_server(connection: &Connection, room: &RoomName, agent: &AgentId) -> Resu
 pub(super) fn nothing_to_claim(connection: &Connection, claim: &Claim) -> Result<Option<ClaimOutcome>, Failure> {
     let (room, agent) = for_server(connection, &claim.room, &claim.by)?;
     let mut select = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE room = ?1 AND state = 'waiting' AND requester <> ?2)
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE room = ?1 AND state = 'waiting' AND (?5 OR requester <> ?2))
              OR EXISTS (SELECT 1 FROM jobs WHERE room = ?1 AND state = 'claimed'
                         AND (lease_until <= ?3 OR owner = ?2 AND claim = ?4))",
     )?;
-    let may_find: bool = select.query_row((room.row, agent, claim.now, claim.id.as_bytes()), |row| row.get(0))?;
+    let may_find: bool = select.query_row((room.row, agent, claim.now, claim.id.as_bytes(), claim.own), |row| {
+        row.get(0)
+    })?;
     if may_find {
         return Ok(None);
     }
@@ -214,7 +216,7 @@ fn expire(connection: &Connection, room: i64, now: i64) -> Result<(), Failure> {
 }
 
 /// Gives the next job to who asks: one of the requester with the fewest jobs in work, of those whose turn is longest ago,
-/// and of this one's the oldest. Nobody is given a job of its own.
+/// and of this one's the oldest. Nobody is given a job of its own that has not asked for such.
 pub(super) fn claim(batch: &mut Batch<'_>, claim: &Claim) -> Result<ClaimOutcome, Failure> {
     let connection = batch.connection;
     let (room, agent) = for_server(connection, &claim.room, &claim.by)?;
@@ -226,7 +228,7 @@ pub(super) fn claim(batch: &mut Batch<'_>, claim: &Claim) -> Result<ClaimOutcome
         .optional()?;
     let seq = match repeated {
         Some(seq) => Some(seq),
-        None => next(connection, room.row, agent)?,
+        None => next(connection, room.row, agent, claim.own)?,
     };
     let Some(seq) = seq else {
         return Ok(ClaimOutcome {
@@ -276,7 +278,7 @@ pub(super) fn claim(batch: &mut Batch<'_>, claim: &Claim) -> Result<ClaimOutcome
 
 /// The number of the job that is next for this agent. The requesters are found by hopping from one to the next in the
 /// index, so that a long queue costs no more than a short one.
-fn next(connection: &Connection, room: i64, agent: i64) -> Result<Option<i64>, Failure> {
+fn next(connection: &Connection, room: i64, agent: i64, own: bool) -> Result<Option<i64>, Failure> {
     let mut select = connection.prepare_cached(
         "WITH RECURSIVE requesters (requester) AS (
              SELECT min(requester) FROM jobs WHERE room = ?1 AND state = 'waiting'
@@ -286,14 +288,14 @@ fn next(connection: &Connection, room: i64, agent: i64) -> Result<Option<i64>, F
              FROM requesters r WHERE r.requester IS NOT NULL)
          SELECT (SELECT min(j.seq) FROM jobs j
                  WHERE j.room = ?1 AND j.state = 'waiting' AND j.requester = r.requester) AS oldest
-         FROM requesters r WHERE r.requester IS NOT NULL AND r.requester <> ?2
+         FROM requesters r WHERE r.requester IS NOT NULL AND (?3 OR r.requester <> ?2)
          ORDER BY (SELECT count(*) FROM jobs c
                    WHERE c.room = ?1 AND c.state = 'claimed' AND c.requester = r.requester),
              (SELECT max(l.fence) FROM jobs l WHERE l.room = ?1 AND l.requester = r.requester),
              oldest
          LIMIT 1",
     )?;
-    Ok(select.query_row((room, agent), |row| row.get(0)).optional()?)
+    Ok(select.query_row((room, agent, own), |row| row.get(0)).optional()?)
 }
 
 /// Gives a worker more time for a job that it has.

@@ -46,7 +46,7 @@ pub(super) fn run(
         lease,
         stop: &stop,
     };
-    let claimer = Claimer::new(client, service, lease, &stop)?;
+    let claimer = Claimer::new(client, service, (lease, false), &stop)?;
     let mut ended = Ok(());
     while let Some(claimed) = claimer.claim(|line| output.remark(&line))? {
         ended = desk.work(claimed, output);
