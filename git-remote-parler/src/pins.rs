@@ -2,6 +2,7 @@
 //! one transaction, all or none: by git, or, where there are many, as lines of `packed-refs`. No other ref is ever
 //! written here.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -275,6 +276,18 @@ fn flush(_: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Two of these pins whose names differ in case alone, if there are such: where file names have no case, one of them is
+/// all that a repository keeps.
+pub fn twins(pins: &[Pin]) -> Option<(&Pin, &Pin)> {
+    let mut seen = HashMap::new();
+    pins.iter().find_map(|pin| {
+        let before = seen.insert(pin.name.to_lowercase(), pin);
+        before
+            .filter(|before| before.name != pin.name)
+            .map(|before| (before, pin))
+    })
+}
+
 /// Why pins were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
@@ -329,6 +342,24 @@ mod tests {
             names(&pins_of(&id, &apart, false)),
             [format!("{full}/HEAD"), format!("{full}/heads/a/b")]
         );
+    }
+
+    #[test]
+    fn names_that_differ_in_case_alone_are_found() {
+        let id = BundleId::of(b"x");
+        let pins = |names: &[&str]| {
+            let refs: Vec<_> = names.iter().map(|name| tip(name, "a")).collect();
+            pins_of(&id, &refs, true)
+        };
+        assert_eq!(twins(&pins(&["refs/heads/a", "refs/heads/b"])), None);
+        assert_eq!(twins(&pins(&["refs/heads/main"])), None);
+        for two in [
+            ["refs/heads/Main", "refs/heads/main"],
+            ["refs/heads/\u{c9}/x", "refs/heads/\u{e9}/X"],
+        ] {
+            let pins = pins(&two);
+            assert_eq!(twins(&pins), Some((&pins[0], &pins[1])));
+        }
     }
 
     #[test]

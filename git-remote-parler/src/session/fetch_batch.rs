@@ -7,6 +7,7 @@ use super::{Looked, Session, SessionError};
 use crate::advertisement::{is_pin, room_ref};
 use crate::fetch::{Fetched, Fetcher, Want};
 use crate::import::PinTiming;
+use crate::pins::twins;
 
 /// Up to this many imported bundles are named one by one.
 const MAX_NAMED_BUNDLES: usize = 5;
@@ -66,6 +67,10 @@ impl<O: Write, E: Write> Session<'_, O, E> {
     fn tell_fetched(&mut self, fetched: &Fetched) {
         if self.options.is_quiet() || fetched.bundles.is_empty() {
             return;
+        }
+        if let Some((one, other)) = fetched.bundles.iter().find_map(|bundle| twins(&bundle.pins)) {
+            let line = format!("warning: {} and {} differ in case alone", one.name, other.name);
+            self.say(&line);
         }
         if fetched.bundles.len() > MAX_NAMED_BUNDLES {
             let line = format!("{} bundles pinned under refs/parler/", fetched.bundles.len());

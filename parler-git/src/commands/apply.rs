@@ -9,7 +9,7 @@ use git_remote_parler::bundle::BundleError;
 use git_remote_parler::fetch::{FetchError, Fetcher};
 use git_remote_parler::git::was_ended;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming, PinTiming};
-use git_remote_parler::pins::{Pin, pack_if_many};
+use git_remote_parler::pins::{Pin, pack_if_many, twins};
 use git_remote_parler::repository::Repository;
 use git_remote_parler::session::Policy;
 use parler_protocol::{BundleId, RoomName};
@@ -122,6 +122,10 @@ fn report(
     room: Option<&RoomName>,
     output: &mut Output,
 ) -> Result<()> {
+    if let Some((one, other)) = twins(pins) {
+        let (one, other) = (text::name(&one.name), text::name(&other.name));
+        output.remark(&format!("warning: {one} and {other} differ in case alone"));
+    }
     let first = pins.first();
     if output.is_json() {
         return output.json(&json!({

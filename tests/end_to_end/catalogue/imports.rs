@@ -69,7 +69,8 @@ fn i02_names_that_git_refuses_and_those_that_it_takes() {
 
     // What git takes is taken, below our own names: two spellings of one letter, two cases, devices of other systems.
     stage.takes(&with(&["refs/heads/\u{e9}", "refs/heads/e\u{301}"]), "two spellings");
-    stage.takes(&with(&["refs/heads/Main", "refs/heads/main"]), "two cases");
+    let twins = stage.takes(&with(&["refs/heads/Main", "refs/heads/main"]), "two cases");
+    twins.warns("heads/Main and ").warns("heads/main differ in case alone");
     stage.takes(
         &with(&["refs/heads/CON", "refs/heads/aux.txt", "refs/heads/-x"]),
         "devices",
