@@ -4,8 +4,10 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use parler_harness::{Agent, Answer, HubProcess, Repository, Running, World, look_for};
+use parler_harness::{Agent, Answer, HubProcess, LocalHub, Repository, Running, World, look_for};
+use parler_protocol::{BundleId, BundlePart, BundleRef, ChainHash, DispatchPart, Head, ObjectFormat, Seq, ServiceName};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -421,7 +423,11 @@ fn a_job_that_ends_every_worker_is_dead_until_somebody_offers_it_again() {
     let clocked = Clocked::new(&world);
     let stage = &clocked.stage;
     // Its worker is gone with it.
-    let command = script(&world, "poison", "kill -9 $(ps -o ppid= -p $PPID); sleep 1000");
+    let command = script(
+        &world,
+        "poison",
+        "read -r _ _ _ worker _ </proc/$PPID/stat; kill -9 $worker; sleep 1000",
+    );
     stage.make_service();
     let seq = stage.ask("poison");
     for _ in 0..3 {
@@ -595,4 +601,58 @@ fn a_result_outlives_a_hub_that_is_away() {
     worker.wait().success().says("done · exit status 0").says("bundle");
     assert_eq!(stage.said("done").len(), 1);
     assert_eq!(part(&stage.said("done")[0], "com.parler.handoff")["to"], "alice");
+}
+
+#[test]
+fn a_job_that_nobody_could_work_on_fails_and_the_worker_goes_on() {
+    let world = world();
+    let stage = stage(&world);
+    let worker = stage.serve(&[], &["true"]);
+    // A name that no file can have.
+    let place = &stage.place;
+    let file = place.rev("HEAD:new.txt");
+    let entry = format!("100644,{file},{}", "a".repeat(300));
+    place.git(["update-index", "--add", "--cacheinfo", &entry]).success();
+    place.git("commit --quiet --message long").success();
+    stage.push();
+    worker.wait_for_output(|said| said.contains("failed · cannot be worked on: git reset:"));
+
+    // A bundle that is none, from somebody whose program does not look.
+    let carol = LocalHub::of(&stage.alice).raw_client("carol");
+    let service: ServiceName = "test".parse().unwrap();
+    let unseen = Head {
+        seq: Seq::ZERO,
+        h: ChainHash::start(&carol.calls.hub_id().unwrap(), &service.room()),
+    };
+    let bytes: Arc<[u8]> = Arc::from(b"# v2 git bundle\nnothing".as_slice());
+    let dispatch = DispatchPart {
+        role: "test".into(),
+        ..DispatchPart::default()
+    };
+    let bundle = BundlePart {
+        blob: BundleId::of(&bytes),
+        vcs: "git".into(),
+        size: bytes.len() as u64,
+        media_type: None,
+        tip: None,
+        base: None,
+        summary: None,
+        refs: vec![BundleRef {
+            name: "refs/heads/feature".parse().unwrap(),
+            oid: place.rev("HEAD").parse().unwrap(),
+        }],
+        prerequisites: Vec::new(),
+        object_format: Some(ObjectFormat::Sha1),
+        commits: None,
+        objects: None,
+        needs: Vec::new(),
+        base_hint: None,
+    };
+    let signed = carol.sign(&service.room(), &unseen, vec![dispatch.into(), bundle.into()]);
+    carol.calls.post(&service.room(), &signed, None, Some(&bytes)).unwrap();
+    worker.wait_for_output(|said| said.contains("from carol: failed · cannot be worked on:"));
+
+    let seq = stage.ask("and now?");
+    worker.wait_for_output(|said| said.contains(&format!("job {seq} of 'test' from alice: done")));
+    assert_eq!(stage.said("failed").len(), 2);
 }
