@@ -245,9 +245,9 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
     stage.ask("hang");
     let bob = stage.bob.with("PIDS", &pids);
     let served = stage
-        .start(&bob, &["--once", "--timeout", "2s", "--env", "PIDS"], &[&command])
+        .start(&bob, &["--once", "--timeout", "4s", "--env", "PIDS"], &[&command])
         .wait();
-    served.success().says("failed · ended, for it took longer than 2 s");
+    served.success().says("failed · ended, for it took longer than 4 s");
     assert_eq!(stage.output(&stage.said("failed")[0]), "begun\n");
     for name in ["own", "apart"] {
         let pid = fs::read_to_string(pids.join(name)).unwrap();
