@@ -30,6 +30,7 @@ pub use ended::{Ended, was_ended};
 pub use environment::GitEnvironment;
 pub use living::end_children;
 pub use message::one_line;
+pub(crate) use message::whole_line;
 #[cfg(test)]
 pub(crate) use meter_line::is_meter;
 use stderr::Onlookers;

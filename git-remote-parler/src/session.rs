@@ -11,6 +11,7 @@ use parler_protocol::{DispatchPart, ObjectFormat, RoomName, ServiceName};
 use crate::address::{Address, Destination, HubChoice};
 use crate::advertisement;
 use crate::fetch::{FetchError, Fetched};
+use crate::git::whole_line;
 use crate::lock_claim;
 use crate::push::{PushError, RoomLookup};
 use crate::quarantine;
@@ -228,7 +229,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     /// A line for people. Nobody may be there to read it.
     fn say(&mut self, line: &str) {
-        let _ = writeln!(self.errors, "parler: {line}");
+        let _ = writeln!(self.errors, "parler: {}", whole_line(line));
     }
 
     /// A line for people as git itself would say it, where another remote makes it say so.

@@ -13,6 +13,11 @@ pub fn one_line(bytes: &[u8]) -> String {
     visible(bytes, MAX_LINE_BYTES)
 }
 
+/// As [`one_line`], of a line of ours, part of which comes from elsewhere: it is never cut.
+pub(crate) fn whole_line(line: &str) -> String {
+    visible(line.as_bytes(), usize::MAX)
+}
+
 /// As [`one_line`], of this many bytes at most.
 pub(super) fn visible(bytes: &[u8], most: usize) -> String {
     let mut line = String::new();

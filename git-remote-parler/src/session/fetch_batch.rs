@@ -6,6 +6,7 @@ use std::io::Write;
 use super::{Looked, Session, SessionError};
 use crate::advertisement::{is_pin, room_ref};
 use crate::fetch::{Fetched, Fetcher, Want};
+use crate::git::whole_line;
 use crate::import::PinTiming;
 use crate::pins::twins;
 
@@ -51,7 +52,7 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let errors = RefCell::new(&mut self.errors);
         let notice = |line: &str| {
             if !quiet {
-                let _ = writeln!(errors.borrow_mut(), "parler: {line}");
+                let _ = writeln!(errors.borrow_mut(), "parler: {}", whole_line(line));
             }
         };
         let (Some(Looked::There(room)), Some(connected)) = (&self.room, &self.connected) else {

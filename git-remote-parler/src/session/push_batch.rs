@@ -13,7 +13,7 @@ use super::{Session, SessionError};
 use crate::addressee::Nobody;
 use crate::advertisement::is_pin;
 use crate::base::BasePolicy;
-use crate::git::one_line;
+use crate::git::{one_line, whole_line};
 use crate::push::{Force, PushError, PushReport, PushRequest, Pusher, RefChange, RefOutcome, Refusal, RoomLookup};
 
 /// A ref's status, as git reads it.
@@ -162,7 +162,7 @@ impl<O: Write, E: Write> Session<'_, O, E> {
         let errors = RefCell::new(&mut self.errors);
         let notice = |line: &str| {
             if !quiet {
-                let _ = writeln!(errors.borrow_mut(), "parler: {line}");
+                let _ = writeln!(errors.borrow_mut(), "parler: {}", whole_line(line));
             }
         };
         let connected = self.connected.as_ref();
