@@ -1,6 +1,7 @@
 //! A hub: opened on its data directory, then serving on a listener until it is told to stop.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parler_protocol::HubId;
@@ -125,8 +126,40 @@ impl Hub {
 
     /// Serves on `listener` until `shutdown` is ready; then ends the long polls, lets the requests in flight finish within
     /// [`crate::HubLimits::drain_timeout`], and closes the store.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<(), HubError> {
+    pub async fn serve(mut self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<(), HubError> {
         let bound = listener.local_addr().map_err(HubError::Listener)?;
+        let (store, metrics_listener) = (Arc::clone(&self.store), self.metrics_listener.take());
+        let hub = store.hub();
+        let state = self.into_state(bound).await?;
+        tracing::info!(%hub, address = %bound, version = state.options.version, "serving");
+        let door = Door {
+            router: router(Arc::clone(&state)),
+            tls: state.options.tls.clone(),
+            proxies: state.options.proxies.clone(),
+            connections: state.metrics.connections.clone(),
+        };
+        let administered = admin_socket(&state).map(|socket| tokio::spawn(socket.serve(Arc::clone(&state))));
+        let retained = tokio::spawn(retention::run(Arc::clone(&state)));
+        let measured = metrics_listener.map(|listener| measure(Arc::clone(&state), listener));
+        let failure = server::serve(state, door, listener, shutdown).await;
+        // All of them end when the hub does.
+        let _ = retained.await;
+        if let Some(measured) = measured {
+            let _ = measured.await;
+        }
+        if let Some(administered) = administered {
+            let _ = administered.await;
+        }
+        let closed = store.close().await;
+        tracing::info!(%hub, "stopped");
+        match failure {
+            Some(why) => Err(HubError::Failed(why)),
+            None => closed.map_err(HubError::Close),
+        }
+    }
+
+    /// What the requests of a hub at this address share.
+    pub(crate) async fn into_state(self, bound: SocketAddr) -> Result<SharedState, HubError> {
         match orphans::collect(&*self.store, &*self.blobs).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "blobs that no message brought"),
@@ -136,7 +169,7 @@ impl Hub {
         let hub = self.store.hub();
         let (blobs, limits) = (Arc::clone(&self.blobs), self.options.limits.clone());
         let uploads = Uploads::open(blobs, limits, self.options.clock.now_ms()).await;
-        let state = Arc::new(HubState {
+        Ok(Arc::new(HubState {
             hub,
             authorities: Authorities::new(bound, self.options.tls.is_some(), &self.options.authorities),
             challenges: Challenges::new(hub).map_err(HubError::Random)?,
@@ -148,38 +181,11 @@ impl Hub {
             streams: Streams::new(self.options.limits.max_streams, self.metrics.streams.clone()),
             metrics: self.metrics,
             phase: watch::Sender::new(Phase::Serving),
-            store: Arc::clone(&self.store),
+            store: self.store,
             blobs: self.blobs,
             wake: self.wake,
             options: self.options,
-        });
-        tracing::info!(%hub, address = %bound, version = state.options.version, "serving");
-        let door = Door {
-            router: router(Arc::clone(&state)),
-            tls: state.options.tls.clone(),
-            proxies: state.options.proxies.clone(),
-            connections: state.metrics.connections.clone(),
-        };
-        let administered = admin_socket(&state).map(|socket| tokio::spawn(socket.serve(Arc::clone(&state))));
-        let retained = tokio::spawn(retention::run(Arc::clone(&state)));
-        let measured = self
-            .metrics_listener
-            .map(|listener| measure(Arc::clone(&state), listener));
-        let failure = server::serve(state, door, listener, shutdown).await;
-        // All of them end when the hub does.
-        let _ = retained.await;
-        if let Some(measured) = measured {
-            let _ = measured.await;
-        }
-        if let Some(administered) = administered {
-            let _ = administered.await;
-        }
-        let closed = self.store.close().await;
-        tracing::info!(%hub, "stopped");
-        match failure {
-            Some(why) => Err(HubError::Failed(why)),
-            None => closed.map_err(HubError::Close),
-        }
+        }))
     }
 }
 

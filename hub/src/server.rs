@@ -132,7 +132,8 @@ async fn converse(state: SharedState, door: Arc<Door>, stream: TcpStream, _permi
     }
 }
 
-async fn serve_http<S>(state: &SharedState, door: &Door, peer: IpAddr, stream: S)
+/// Serves the requests of one stream, which come from this address.
+pub(crate) async fn serve_http<S>(state: &SharedState, door: &Door, peer: IpAddr, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
