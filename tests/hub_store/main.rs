@@ -15,6 +15,7 @@ mod job_soak;
 mod jobs;
 mod log;
 mod members;
+mod model;
 mod refs;
 mod retention;
 mod services;

@@ -98,3 +98,45 @@ impl FromStr for Head {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn head(messages: &[Vec<u8>]) -> ChainHash {
+        let start = ChainHash::start(&HubId::from_bytes([1; 16]), &"Build".parse().unwrap());
+        messages.iter().fold(start, |h, message| h.next(message))
+    }
+
+    proptest! {
+        /// Two logs have one head where they hold the same messages in the same order, whatever of them is no longer kept.
+        #[test]
+        fn a_head_is_of_one_log_alone(
+            log in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6), 1..8),
+            other in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6), 1..8),
+            dropped in prop::collection::vec(any::<bool>(), 8),
+            (from, to) in (0..8_usize, 0..8_usize),
+        ) {
+            let room: RoomName = "Build".parse().unwrap();
+            let kept: Vec<Vec<u8>> = log
+                .iter()
+                .zip(1..)
+                .zip(&dropped)
+                .map(|((message, seq), dropped)| match dropped {
+                    true => DroppedMessage::in_place_of(Seq::new(seq), &room, message).to_bytes(),
+                    false => message.clone(),
+                })
+                .collect();
+            prop_assert_eq!(head(&kept), head(&log));
+            prop_assert_eq!(head(&other) == head(&log), other == log);
+            let mut moved = log.clone();
+            moved.swap(from % log.len(), to % log.len());
+            prop_assert_eq!(head(&moved) == head(&log), moved == log);
+            let mut shorter = log.clone();
+            shorter.remove(from % log.len());
+            prop_assert_ne!(head(&shorter), head(&log));
+        }
+    }
+}
