@@ -10,6 +10,8 @@ pub mod bundle;
 pub mod checkout;
 pub mod fetch;
 mod fetch_plan;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod git;
 pub mod held;
 pub mod import;

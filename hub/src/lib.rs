@@ -6,6 +6,8 @@
 
 pub mod blob_store;
 pub mod fail_point;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod store;
 pub mod wake;
 mod while_member;

@@ -53,6 +53,9 @@ mod token;
 mod trust;
 mod whoami;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use join::linked_hub;
+
 /// Runs the command line that the process was given.
 pub(crate) fn run(environment: Environment) -> ExitCode {
     let cli = match Cli::try_parse_from(&environment.arguments) {

@@ -3,6 +3,9 @@
 //! One program plays both, by the name it is called by: [`run`] is all that its files hold. This crate is the edge of
 //! Parler: only here the environment is read, text reaches a terminal, keys and sessions are kept, and a process ends.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 mod agents;
 mod answers;
 mod banner;

@@ -54,7 +54,7 @@ pub(crate) fn fit(before: &str, text: &str, after: &str) -> String {
     fit_in(columns(), before, text, after)
 }
 
-fn fit_in(columns: Option<usize>, before: &str, text: &str, after: &str) -> String {
+pub(crate) fn fit_in(columns: Option<usize>, before: &str, text: &str, after: &str) -> String {
     let shortened = columns.map(|columns| {
         let ours = display_width(before) + display_width(after);
         shorten(text, columns.saturating_sub(ours).max(LEAST_LEFT))
@@ -123,7 +123,7 @@ pub(crate) fn column(names: &[impl AsRef<str>]) -> Vec<String> {
     names.iter().map(padded).collect()
 }
 
-fn wrap_in(columns: Option<usize>, line: &str, before: usize) -> String {
+pub(crate) fn wrap_in(columns: Option<usize>, line: &str, before: usize) -> String {
     let Some(columns) = columns else {
         return line.to_owned();
     };

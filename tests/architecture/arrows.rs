@@ -9,8 +9,8 @@ use super::root;
 
 /// Each crate of ours with those of ours that it may use when it is built for somebody, and in its tests besides.
 const ARROWS: [(&str, &[&str], &[&str]); 6] = [
-    ("parler-protocol", &[], &[]),
-    ("parler-client", &["parler-protocol"], &["parler-hub"]),
+    ("parler-protocol", &[], &["parler-harness"]),
+    ("parler-client", &["parler-protocol"], &["parler-harness", "parler-hub"]),
     ("parler-hub", &["parler-protocol"], &["parler-client", "parler-harness"]),
     (
         "git-remote-parler",

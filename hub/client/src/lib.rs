@@ -5,6 +5,9 @@
 //! crate prints nothing and keeps nothing on disk; where a session is cached is the caller's choice
 //! ([`SessionCache`]).
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 mod address;
 mod attachment;
 mod beside;

@@ -5,6 +5,8 @@
 //! and URL paths.
 
 pub mod api;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod limits;
 pub mod paths;
 

@@ -87,7 +87,7 @@ fn tell_waiting(waiting: &JoinPending, address: &str, me: &Identity, output: &mu
 }
 
 /// The hub of a link `https://HOST/join/CODE` or `parler://HOST/join/CODE`; none of a code alone.
-fn linked_hub(link: &str, insecure: impl Fn(&str) -> Result<bool>) -> Result<Option<HubAddress>> {
+pub(crate) fn linked_hub(link: &str, insecure: impl Fn(&str) -> Result<bool>) -> Result<Option<HubAddress>> {
     let Some((base, _)) = link.rsplit_once("/join/") else {
         return Ok(None);
     };
