@@ -66,7 +66,7 @@ impl FromStr for HubAddress {
         {
             return no("it holds a blank or a control character");
         }
-        let Ok(url) = Url::parse(text) else {
+        let Ok(mut url) = Url::parse(text) else {
             return no("it is not a URL");
         };
         if !matches!(url.scheme(), "http" | "https") {
@@ -81,6 +81,9 @@ impl FromStr for HubAddress {
         if url.query().is_some() || url.fragment().is_some() {
             return no("it has a query or a fragment");
         }
+        // With a slash at its end or without, it is the same hub.
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
         Ok(Self(url))
     }
 }
@@ -113,10 +116,9 @@ mod tests {
             assert_eq!(address.authority(), authority);
             assert_eq!(address.is_loopback(), loopback);
         }
-        assert_eq!(
-            "http://h/x/".parse::<HubAddress>().unwrap().join("/v1"),
-            "http://h/x/v1"
-        );
+        let [with, without]: [HubAddress; 2] = ["http://h/x//", "http://h/x"].map(|text| text.parse().unwrap());
+        assert_eq!(with, without);
+        assert_eq!(with.join("/v1"), "http://h/x/v1");
         for bad in [
             "",
             "hub.example",
