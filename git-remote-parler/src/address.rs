@@ -139,6 +139,16 @@ fn parse_hub(scheme: &str, base: &str, insecure: impl Fn(&str) -> bool) -> Resul
     if base.starts_with('-') {
         return Err(grammar("its host begins with '-'"));
     }
+    // What a URL parser would write in another way: then one hub would have two spellings, and `..` lead out of a path.
+    let is_plain = |part: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        !matches!(part, "" | "." | "..") && part.bytes().all(plain)
+    };
+    if !base.split('/').skip(1).all(is_plain) {
+        return Err(grammar(
+            "the path before room/ is not of letters, digits and any of -._~",
+        ));
+    }
     let hub = |scheme: &str| -> Result<HubAddress, AddressError> {
         format!("{scheme}://{base}")
             .parse()
@@ -263,6 +273,10 @@ mod tests {
             "parler://user:secret@hub.example/room/x",
             "https://user:secret@hub.example/room/x",
             "parler://-hub/room/x",
+            "parler://hub.example/../room/x",
+            "parler://hub.example/a/./room/x",
+            "parler://hub.example//room/x",
+            "parler://hub.example/{a}/room/x",
             "parler://hub.example:99999/room/x",
             "ssh://hub.example/room/x",
             "file:///room/x",

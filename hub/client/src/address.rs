@@ -66,17 +66,21 @@ impl FromStr for HubAddress {
         {
             return no("it holds a blank or a control character");
         }
+        if text.contains('@') {
+            return no("user names and passwords do not belong in it");
+        }
         let Ok(mut url) = Url::parse(text) else {
             return no("it is not a URL");
         };
         if !matches!(url.scheme(), "http" | "https") {
             return no("it does not begin with http:// or https://");
         }
-        if url.host_str().is_none_or(str::is_empty) {
+        // It finds a host in `https:x`, `https:\\x` and `https:///x` too.
+        let names_host = text.split_once("://").is_some_and(|(scheme, behind)| {
+            scheme.eq_ignore_ascii_case(url.scheme()) && !behind.starts_with('/') && !behind.contains('\\')
+        });
+        if !names_host || url.host_str().is_none_or(str::is_empty) {
             return no("it names no host");
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return no("user names and passwords do not belong in it");
         }
         if url.query().is_some() || url.fragment().is_some() {
             return no("it has a query or a fragment");
@@ -129,6 +133,11 @@ mod tests {
             "https://hub/?x",
             "https://hub/#x",
             "https://hub\n",
+            "https:hub",
+            "https:\\\\hub",
+            "https:///hub",
+            "https:/hub/u:secret@x",
+            "https://hub/u:secret@x",
             "file:///etc",
         ] {
             let error = bad.parse::<HubAddress>().unwrap_err();
