@@ -188,6 +188,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
             ".*".prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 32, 5, |inner| {
@@ -196,6 +197,18 @@ mod tests {
                 prop::collection::btree_map(".*", inner, 0..5).prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        // Read a bit wrong it would be written as another number, and a signature over it not match.
+        let long = b"1844674407370959999999999999903685477580";
+        let value = parse_json(long).unwrap();
+        assert_eq!(
+            value.as_f64(),
+            Some(1_844_674_407_370_959_999_999_999_999_903_685_477_580.0)
+        );
+        assert_eq!(parse_json(&canonical_json(&value)).unwrap(), value);
     }
 
     proptest! {
