@@ -1,0 +1,5 @@
+//! The pack of a bundle.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_remote_parler::fuzzing::pack(bytes));
