@@ -105,11 +105,13 @@ pub fn check_out(repository: &Repository, branch: &RefName, commit: &Oid) -> Res
 }
 
 /// What `HEAD` of a repository is, in which others may have done anything: nothing that it says is run. None where it is no
-/// commit.
+/// commit. The path of its git directory holds no link.
 ///
 /// # Errors
+/// [`CheckoutError::NotItsOwn`] where its objects are elsewhere, or lead there, or another repository answers for it;
 /// [`CheckoutError`] where git cannot be run.
 pub fn head(git: &Git, git_dir: &Path) -> Result<Option<Oid>, CheckoutError> {
+    require_own(git_dir)?;
     let asked = git.command_in(Side::Import, git_dir, "rev-parse");
     let asked = asked.args(["--verify", "--quiet", "HEAD^{commit}"]);
     match asked.run() {
@@ -120,7 +122,8 @@ pub fn head(git: &Git, git_dir: &Path) -> Result<Option<Oid>, CheckoutError> {
 }
 
 /// Makes a repository without a work tree in `directory` that has the objects of the one whose git directory is `of`, and
-/// nothing else of it: no configuration, no refs. To read what others may have made there.
+/// nothing else of it: no configuration, no refs. To read what others may have made there. `directory` is empty, and where
+/// they cannot have put anything; the path `of` holds no link.
 ///
 /// # Errors
 /// [`CheckoutError::NotItsOwn`] where the objects are elsewhere, or lead there.
@@ -130,8 +133,7 @@ pub fn with_objects_of(
     directory: &Path,
     format: ObjectFormat,
 ) -> Result<Repository, CheckoutError> {
-    let objects = of.join("objects");
-    require_own(&objects)?;
+    let objects = require_own(of)?;
     init(git, directory, format, &["--bare"])?;
     let alternates = directory.join(ALTERNATES);
     let quoted = quoted(&objects);
@@ -171,18 +173,23 @@ fn init(git: &Git, directory: &Path, format: ObjectFormat, more: &[&str]) -> Res
     Ok(())
 }
 
-/// Refuses a directory of objects that leads anywhere else.
-fn require_own(objects: &Path) -> Result<(), CheckoutError> {
+/// Refuses a repository whose objects are, or lead, anywhere else than in this git directory. Gives where they are.
+fn require_own(git_dir: &Path) -> Result<PathBuf, CheckoutError> {
     let not_own = |path: PathBuf| Err(CheckoutError::NotItsOwn { path });
-    for name in ["info/alternates", "info/http-alternates"] {
-        let path = objects.join(name);
+    let looked = |path: &Path| CheckoutError::file("look at", path);
+    let objects = git_dir.join("objects");
+    // A link anywhere above: what it leads to may be whose files whoever put it there cannot read.
+    if objects.canonicalize().map_err(looked(&objects))? != objects {
+        return not_own(objects);
+    }
+    let elsewhere = ["commondir", "objects/info/alternates", "objects/info/http-alternates"];
+    for path in elsewhere.map(|name| git_dir.join(name)) {
         if path.symlink_metadata().is_ok() {
             return not_own(path);
         }
     }
-    let mut left = vec![objects.to_owned()];
+    let mut left = vec![objects.clone()];
     while let Some(path) = left.pop() {
-        let looked = |path: &Path| CheckoutError::file("look at", path);
         let meta = path.symlink_metadata().map_err(looked(&path))?;
         if meta.is_dir() {
             for entry in fs::read_dir(&path).map_err(looked(&path))? {
@@ -192,11 +199,13 @@ fn require_own(objects: &Path) -> Result<(), CheckoutError> {
             return not_own(path);
         }
     }
-    Ok(())
+    Ok(objects)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -206,17 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_lead_elsewhere_are_refused() {
+    fn objects_that_are_or_lead_elsewhere_are_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let objects = directory.path().join("objects");
+        let above = directory.path().canonicalize().unwrap();
+        let git_dir = above.join("work/.git");
+        let objects = git_dir.join("objects");
+        let is_refused = |git_dir: &Path| matches!(require_own(git_dir), Err(CheckoutError::NotItsOwn { .. }));
         fs::create_dir_all(objects.join("pack")).unwrap();
         fs::write(objects.join("pack/x.pack"), "").unwrap();
-        require_own(&objects).unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", objects.join("pack/y.pack")).unwrap();
-        assert!(matches!(require_own(&objects), Err(CheckoutError::NotItsOwn { .. })));
+        assert_eq!(require_own(&git_dir).unwrap(), objects);
+        symlink("/etc/passwd", objects.join("pack/y.pack")).unwrap();
+        assert!(is_refused(&git_dir));
         fs::remove_file(objects.join("pack/y.pack")).unwrap();
         fs::create_dir(objects.join("info")).unwrap();
         fs::write(objects.join("info/alternates"), "/x\n").unwrap();
-        assert!(matches!(require_own(&objects), Err(CheckoutError::NotItsOwn { .. })));
+        assert!(is_refused(&git_dir));
+        fs::remove_file(objects.join("info/alternates")).unwrap();
+        fs::write(git_dir.join("commondir"), "/x\n").unwrap();
+        assert!(is_refused(&git_dir));
+        fs::remove_file(git_dir.join("commondir")).unwrap();
+        require_own(&git_dir).unwrap();
+        // The whole of it, as another's.
+        symlink(above.join("work"), above.join("link")).unwrap();
+        assert!(is_refused(&above.join("link/.git")));
+        fs::rename(&objects, above.join("objects")).unwrap();
+        symlink(above.join("objects"), &objects).unwrap();
+        assert!(is_refused(&git_dir));
     }
 }

@@ -64,6 +64,7 @@ mod secrets;
 mod serve;
 mod serve_by_hand;
 mod serve_canaries;
+mod serve_hostile;
 mod serve_soak;
 mod services;
 mod several_machines;

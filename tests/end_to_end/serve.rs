@@ -109,7 +109,7 @@ impl Stage<'_> {
 
     /// Nothing of any job is left where they are worked on.
     pub(crate) fn left(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.world.path().join("work")).unwrap();
+        let entries = fs::read_dir(self.world.path().join("work/parler-jobs")).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect()
@@ -130,7 +130,7 @@ fn a_job_runs_in_a_clean_place_and_its_result_comes_back() {
     let world = world();
     let stage = stage(&world);
     stage.make_service();
-    let lines = "cat >\"$PWD/../../../../job.json\"; env | sort; git log --format=%s -1; git status --short --branch; \
+    let lines = "cat >\"$PWD/../../../../../job.json\"; env | sort; git log --format=%s -1; git status --short --branch; \
         echo to stderr >&2; echo more >>new.txt; git commit --quiet --all --message checked";
     let command = script(&world, "check", lines);
     stage.push();
@@ -175,7 +175,10 @@ fn a_job_runs_in_a_clean_place_and_its_result_comes_back() {
         assert!(!output.contains(hidden), "{hidden} in {output}");
     }
     let home = output.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
-    assert!(!Path::new(home).exists() && home.contains("/work/worker-"), "{home}");
+    assert!(
+        !Path::new(home).exists() && home.contains("/work/parler-jobs/worker-"),
+        "{home}"
+    );
     let input: Value = serde_json::from_slice(&fs::read(world.path().join("job.json")).unwrap()).unwrap();
     assert_eq!(input["seq"], 1);
     assert_eq!(input["from"]["name"], "alice");
@@ -502,7 +505,7 @@ fn a_sandbox_stands_before_the_command_and_what_failed_may_be_kept() {
         .says("bundle")
         .warns("job 1 is kept in");
     assert_eq!(stage.left(), ["test-1-1"]);
-    let kept = world.path().join("work/test-1-1");
+    let kept = world.path().join("work/parler-jobs/test-1-1");
     assert_eq!(fs::read_to_string(kept.join("work/left")).unwrap(), "the box left\n");
     assert!(kept.join("work/new.txt").exists());
 }

@@ -29,6 +29,8 @@ mod by_hand;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long jobs may take to be given back when a signal comes: their commands are ended, and the hub is told.
 const LEAVING: Duration = Duration::from_secs(20);
+/// Where jobs are worked on in a directory that is not ours alone.
+const JOBS: &str = "parler-jobs";
 /// What of the worker's environment every command has.
 const PASSED: [&str; 3] = ["PATH", "LANG", "LC_ALL"];
 /// What no command is given, whoever asks: it says who this worker is, and where its keys are.
@@ -84,8 +86,12 @@ impl Orders {
             )));
         }
         let workdir = match &args.workdir {
-            Some(directory) => environment.directory.join(directory),
-            None if context.is_job() => environment.temporary_directory(),
+            // There are files of others, with names of their own.
+            Some(directory) => environment.directory.join(directory).join(JOBS),
+            None if context.is_job() => {
+                let jobs = format!("{JOBS}-{}", rustix::process::geteuid().as_raw());
+                environment.temporary_directory().join(jobs)
+            }
             None => context.home.jobs_dir(),
         };
         Ok(Self {
@@ -240,6 +246,12 @@ fn work(
         drop(git_remote_parler::git::end_children());
         told_to_stop.wait_until_idle(LEAVING);
     });
+    for left in bench.yard.left() {
+        output.remark(&format!(
+            "{} was left by a worker before, and cannot be removed",
+            left.display()
+        ));
+    }
     output.remark(&format!("serving '{}'", bench.service));
     let (claims, _) = client.beside()?;
     let (claiming, at) = (stop.begin(), Arc::clone(&bench));

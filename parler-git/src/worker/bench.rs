@@ -167,8 +167,11 @@ impl Bench {
                 }
                 if is_kept {
                     // Last: what it committed is sent from there.
-                    let kept = place.keep()?;
-                    tell(News::Remark(format!("job {} is kept in {}", job.seq(), kept.display())));
+                    let line = match place.keep() {
+                        Ok(kept) => format!("job {} is kept in {}", job.seq(), kept.display()),
+                        Err(error) => format!("job {} is not kept: {}", job.seq(), text::one_line(error.what())),
+                    };
+                    tell(News::Remark(line));
                 }
             }
         }
@@ -359,11 +362,16 @@ impl Bench {
             Some(tip) if tip != code.commit => tip,
             _ => return Ok(None),
         };
-        let repository = checkout::with_objects_of(&self.git, &git_dir, &place.result(), format_of(job))?;
+        let directory = self.yard.result()?;
+        let repository = checkout::with_objects_of(&self.git, &git_dir, directory.path(), format_of(job))?;
         if !repository.is_ancestor(&code.commit, &tip)? {
             return Err(Error::new(ErrorKind::Refused, "it is not on top of the job's commit"));
         }
-        Ok(Some(Commits { repository, tip }))
+        Ok(Some(Commits {
+            repository,
+            tip,
+            _directory: directory,
+        }))
     }
 }
 

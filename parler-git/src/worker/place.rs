@@ -3,20 +3,25 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use git_remote_parler::held;
 use git_remote_parler::room_cache::RoomCache;
 use parler_protocol::{Fence, ServiceName};
-use tempfile::NamedTempFile;
+use rustix::process::geteuid;
+use tempfile::{NamedTempFile, TempDir};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::home::create_private_dir;
 
 /// How the names of workers' files begin, and their directories end.
 const WORKER: &str = "worker-";
 const DIRECTORY: &str = "d";
+/// How many characters of chance follow.
+const CHANCE: usize = 6;
+/// How often a name is looked for under which a job's directory stays.
+const MOST_KEPT: u32 = 1000;
 
 /// A worker's directory. Removed when it is dropped.
 #[derive(Debug)]
@@ -24,7 +29,8 @@ pub(crate) struct Yard {
     directory: PathBuf,
     above: PathBuf,
     /// Locked as long as the worker lives.
-    _lock: NamedTempFile,
+    lock: NamedTempFile,
+    left: Vec<PathBuf>,
 }
 
 /// A job's directory. Removed when it is dropped, unless it is kept.
@@ -40,12 +46,13 @@ fn failed(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
 }
 
 impl Yard {
-    /// Makes one in this directory, which is made too.
+    /// Makes one in this directory, which is made too, and is this user's alone.
     pub(crate) fn make(above: &Path) -> Result<Self> {
         create_private_dir(above)?;
+        require_own(above)?;
         // What is told to other programs is no path that depends on where they stand.
         let above = above.canonicalize().map_err(failed("look at", above))?;
-        sweep(&above);
+        let left = sweep(&above);
         let private = fs::Permissions::from_mode(0o600);
         let lock = held::make_file(&above, WORKER, private).map_err(failed("make a file in", &above))?;
         let directory = lock.path().with_extension(DIRECTORY);
@@ -54,8 +61,14 @@ impl Yard {
         Ok(Self {
             directory,
             above,
-            _lock: lock,
+            lock,
+            left,
         })
+    }
+
+    /// What workers before this one left and this one cannot remove.
+    pub(crate) fn left(&self) -> &[PathBuf] {
+        &self.left
     }
 
     /// Makes a place for a job.
@@ -70,6 +83,13 @@ impl Yard {
             made.map_err(failed("make", &directory))?;
         }
         Ok(place)
+    }
+
+    /// Makes a directory for the repository that reads what a job left: beside those of the jobs, under a name that no
+    /// command can know, so that nothing is prepared in it.
+    pub(super) fn result(&self) -> Result<TempDir> {
+        let made = tempfile::Builder::new().prefix("result-").tempdir_in(&self.directory);
+        made.map_err(failed("make a directory in", &self.directory))
     }
 
     /// What is known of rooms, for the jobs of this worker.
@@ -99,15 +119,22 @@ impl Place {
         self.directory.join("job.json")
     }
 
-    /// The repository that reads what it left.
-    pub(super) fn result(&self) -> PathBuf {
-        self.directory.join("result.git")
-    }
-
-    /// Leaves it for somebody to look at, and says where.
+    /// Leaves it for somebody to look at, and says where. Where something has the name, under the next one.
     pub(super) fn keep(&self) -> Result<PathBuf> {
-        fs::rename(&self.directory, &self.kept).map_err(failed("keep", &self.directory))?;
-        Ok(self.kept.clone())
+        let mut kept = self.kept.clone();
+        for number in 2..=MOST_KEPT {
+            match DirBuilder::new().mode(0o700).create(&kept) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    kept.clone_from(&self.kept);
+                    kept.as_mut_os_string().push(format!("-{number}"));
+                }
+                Err(error) => return Err(failed("make", &kept)(error)),
+                Ok(()) => break,
+            }
+        }
+        // Takes the place of a directory that is empty, and of nothing else.
+        fs::rename(&self.directory, &kept).map_err(failed("keep", &self.directory))?;
+        Ok(kept)
     }
 }
 
@@ -117,10 +144,35 @@ impl Drop for Place {
     }
 }
 
-/// Removes a directory, whatever was done to the permissions in it. What cannot be removed the next worker tries again.
-fn remove(directory: &Path) {
-    if fs::remove_dir_all(directory).is_ok() || !directory.is_dir() {
-        return;
+/// Refuses a directory in which somebody else could put things, and closes one that others may look into.
+fn require_own(directory: &Path) -> Result<()> {
+    let meta = directory.symlink_metadata().map_err(failed("look at", directory))?;
+    let refused = |what: &str| {
+        let what = format!("jobs are not worked on in {}: {what}", directory.display());
+        Err(Error::new(ErrorKind::Refused, what).then("name another directory with --workdir"))
+    };
+    if !meta.is_dir() {
+        return refused("it is a link");
+    }
+    if meta.uid() != geteuid().as_raw() {
+        return refused("it is somebody else's");
+    }
+    if meta.mode() & 0o077 != 0 {
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(directory, private).map_err(failed("close", directory))?;
+    }
+    Ok(())
+}
+
+/// Removes a directory, whatever was done to the permissions in it, and says whether it is gone.
+fn remove(directory: &Path) -> bool {
+    let is_gone = || {
+        directory
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    if fs::remove_dir_all(directory).is_ok() || is_gone() {
+        return true;
     }
     let mut left = vec![directory.to_owned()];
     while let Some(path) = left.pop() {
@@ -136,26 +188,45 @@ fn remove(directory: &Path) {
             );
         }
     }
-    let _ = fs::remove_dir_all(directory);
+    fs::remove_dir_all(directory).is_ok() || is_gone()
 }
 
-/// Removes what killed workers left.
-fn sweep(above: &Path) {
+/// Removes what killed workers left. Gives what cannot be removed.
+fn sweep(above: &Path) -> Vec<PathBuf> {
+    let mut left = Vec::new();
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        let is_worker = entry.file_name().to_str().is_some_and(|name| name.starts_with(WORKER));
-        if let Some(_lock) = (is_file && is_worker).then(|| held::lock_unless_gone(&path)).flatten() {
-            remove(&path.with_extension(DIRECTORY));
-            // Last: what is left is found again by it.
-            let _ = fs::remove_file(&path);
+        if let Some(_lock) = is_lock(&path).then(|| held::lock_unless_gone(&path)).flatten() {
+            let directory = path.with_extension(DIRECTORY);
+            if remove(&directory) {
+                // Last: what is left is found again by it.
+                let _ = fs::remove_file(&path);
+            } else {
+                left.push(directory);
+            }
         }
     }
+    left
+}
+
+/// Whether a worker made that to have its directory known: whoever named a file of theirs so, it has something in it.
+fn is_lock(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let chance = name.and_then(|name| name.strip_prefix(WORKER));
+    let is_name =
+        chance.is_some_and(|chance| chance.len() == CHANCE && chance.bytes().all(|b| b.is_ascii_alphanumeric()));
+    is_name
+        && path
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.len() == 0 && meta.uid() == geteuid().as_raw())
 }
 
 impl Drop for Yard {
     fn drop(&mut self) {
-        remove(&self.directory);
+        if !remove(&self.directory) {
+            // The next worker finds it by this, and says so if it cannot remove it either.
+            self.lock.disable_cleanup(true);
+        }
     }
 }
 
@@ -197,12 +268,71 @@ mod tests {
     fn what_a_killed_worker_left_is_removed_and_what_lives_is_not() {
         let above = tempfile::tempdir().unwrap();
         let alive = Yard::make(above.path()).unwrap();
-        let killed = above.path().join("worker-dead");
+        let killed = above.path().join("worker-a1B2c3");
         fs::create_dir(killed.with_extension(DIRECTORY)).unwrap();
         fs::write(&killed, "").unwrap();
         let second = Yard::make(above.path()).unwrap();
         assert!(!killed.exists() && !killed.with_extension(DIRECTORY).exists());
         assert!(alive.directory.exists() && second.directory.exists());
+    }
+
+    #[test]
+    fn what_only_looks_like_a_workers_is_left_alone() {
+        let above = tempfile::tempdir().unwrap();
+        let names = ["worker-notes.txt", "worker-pool.rs", "worker-abcdef"];
+        for name in names {
+            fs::write(above.path().join(name), "mine").unwrap();
+        }
+        fs::write(above.path().join("worker-empty"), "").unwrap();
+        for name in ["worker-notes.d", "worker-abcdef.d", "worker-empty.d"] {
+            fs::create_dir(above.path().join(name)).unwrap();
+        }
+        drop(Yard::make(above.path()).unwrap());
+        assert_eq!(fs::read_dir(above.path()).unwrap().count(), 7);
+    }
+
+    #[test]
+    fn a_link_or_a_place_of_others_is_refused_and_an_open_one_closed() {
+        let above = tempfile::tempdir().unwrap();
+        let (real, link) = (above.path().join("real"), above.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert_eq!(Yard::make(&link).unwrap_err().kind, ErrorKind::Refused);
+        drop(Yard::make(&real).unwrap());
+        assert_eq!(real.metadata().unwrap().mode() & 0o777, 0o700);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&real, Some(12_345), None).unwrap();
+            assert_eq!(Yard::make(&real).unwrap_err().kind, ErrorKind::Refused);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_replaces_nothing() {
+        let above = tempfile::tempdir().unwrap();
+        fs::create_dir(above.path().join("test-3-7")).unwrap();
+        fs::write(above.path().join("test-3-7-2"), "").unwrap();
+        let yard = Yard::make(above.path()).unwrap();
+        let kept = yard.place(&"test".parse().unwrap(), fence(3)).unwrap().keep().unwrap();
+        assert!(kept.ends_with("test-3-7-3") && kept.join("home").exists());
+        assert_eq!(fs::read_dir(above.path().join("test-3-7")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_found_again() {
+        let above = tempfile::tempdir().unwrap();
+        let yard = Yard::make(above.path()).unwrap();
+        // A directory cannot be removed as one when it is a file: stands for what the system refuses.
+        fs::remove_dir(&yard.directory).unwrap();
+        fs::write(&yard.directory, "").unwrap();
+        let (directory, lock) = (yard.directory.clone(), yard.lock.path().to_owned());
+        drop(yard);
+        assert!(lock.exists());
+        let next = Yard::make(above.path()).unwrap();
+        assert_eq!(next.left(), std::slice::from_ref(&directory));
+        fs::remove_file(&directory).unwrap();
+        drop(next);
+        assert!(Yard::make(above.path()).unwrap().left().is_empty() && !lock.exists());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use parler_protocol::{
     BundleId, ErrorCode, Fence, FilePart, HandoffPart, Head, MessageId, Oid, Part, Sender, ServiceName, TaskPart,
     TaskStatus, TextPart,
 };
+use tempfile::TempDir;
 
 use super::job::{Job, answer};
 use super::lease::{Lease, Standing};
@@ -69,6 +70,8 @@ pub(super) struct Verdict {
 pub(super) struct Commits {
     pub(super) repository: Repository,
     pub(super) tip: Oid,
+    /// Where the repository is: there as long as they may have to be sent.
+    pub(super) _directory: TempDir,
 }
 
 /// What was posted, and as what.

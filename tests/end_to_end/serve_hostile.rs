@@ -1,0 +1,67 @@
+//! Jobs whose commands are out to get at what is the worker's: what they leave is read, and what they start is ended, as that
+//! of others.
+
+use std::fs;
+
+use super::serve::{part, script, stage};
+use super::world;
+
+#[test]
+fn what_a_command_puts_in_the_place_of_its_work_is_not_sent() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    // A repository of the worker's user that has more than the job.
+    let private = world.clone_of(&stage.place, "private");
+    private.git("checkout --quiet feature").success();
+    private.commit("secret.txt", "secret\n");
+    let bob = stage.bob.with("PRIVATE", private.path());
+    for (name, lines) in [
+        ("moved", "mv ../work ../w; ln -s \"$PRIVATE\" ../work"),
+        ("common", "echo \"$PRIVATE/.git\" >.git/commondir"),
+    ] {
+        let command = script(&world, name, lines);
+        stage.push();
+        let served = stage.start(&bob, &["--once", "--env", "PRIVATE"], &[&command]).wait();
+        served.success().says("done").says("is not sent");
+    }
+    for done in stage.said("done") {
+        assert!(part(&done, "com.parler.bundle").is_null(), "{done}");
+    }
+}
+
+#[test]
+fn what_a_command_prepares_for_the_reading_of_its_work_is_not_used() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let notes = world.path().join("notes.txt");
+    fs::write(&notes, "mine\n").unwrap();
+    let bob = stage.bob.with("NOTES", &notes);
+    let lines = "git init --quiet --bare ../result.git; rm -rf ../result.git/objects/info; mkdir ../result.git/objects/info; \
+        ln -s \"$NOTES\" ../result.git/objects/info/alternates; git commit --quiet --allow-empty --message more";
+    let command = script(&world, "prepared", lines);
+    stage.push();
+    let served = stage.start(&bob, &["--once", "--env", "NOTES"], &[&command]).wait();
+    served.success().says("done").says("bundle");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "mine\n");
+}
+
+#[test]
+fn files_that_are_named_as_a_workers_stay() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let work = world.directory("work");
+    for name in ["worker-notes.txt", "worker-a1B2c3"] {
+        fs::write(work.join(name), "").unwrap();
+    }
+    fs::create_dir(work.join("worker-notes.d")).unwrap();
+    fs::create_dir(work.join("worker-a1B2c3.d")).unwrap();
+    stage.ask("anything");
+    stage
+        .start(&stage.bob, &["--once"], &["git", "--version"])
+        .wait()
+        .success();
+    assert_eq!(fs::read_dir(&work).unwrap().count(), 5);
+}
