@@ -14,6 +14,11 @@ mod failure;
 mod fetches;
 mod inspector;
 mod invites;
+#[cfg(test)]
+mod job_costs;
+mod job_list;
+mod job_row;
+mod job_words;
 mod jobs;
 mod log;
 mod members;
@@ -28,6 +33,7 @@ mod repetition;
 mod retention;
 mod rooms;
 mod schema;
+mod services;
 mod sessions;
 mod shrink;
 mod snapshot;
@@ -45,7 +51,7 @@ use parler_protocol::api::{
     Contact, InviteCreated, JoinRequest, Joined, Member, OpenInvite, RefList, RoomAnswer, RoomSummary, TokenSummary,
 };
 use parler_protocol::{
-    AgentId, BundleId, Head, HubId, InviteCode, InviteId, RoomKind, RoomName, Seq, StatusText, TokenName,
+    AgentId, BundleId, Head, HubId, InviteCode, InviteId, MessageId, RoomKind, RoomName, Seq, StatusText, TokenName,
 };
 use rusqlite::Row;
 
@@ -569,4 +575,9 @@ fn optional<T: FromStr>(row: &Row<'_>, index: usize) -> Result<Option<T>, Failur
 fn agent_id(row: &Row<'_>, index: usize) -> Result<AgentId, Failure> {
     let bytes: [u8; 32] = row.get(index)?;
     AgentId::from_bytes(&bytes).ok_or_else(|| Failure::damaged("an agent id"))
+}
+
+fn message_id(bytes: [u8; 16]) -> Result<MessageId, Failure> {
+    let spelled = uuid::Uuid::from_bytes(bytes).to_string();
+    spelled.parse().map_err(|_| Failure::damaged("a message id"))
 }

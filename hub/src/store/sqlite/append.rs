@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, jobs, outsiders, refs, retention, tokens};
+use super::{agents, blobs, column, job_words, outsiders, refs, retention, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
@@ -28,7 +28,7 @@ enum Plan {
     New {
         room: Box<RoomRow>,
         refs: Option<RefChanges>,
-        job: Option<jobs::Change>,
+        job: Option<job_words::Change>,
     },
 }
 
@@ -92,7 +92,7 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
         .as_ref()
         .map(|part| refs::plan(connection, &room, part))
         .transpose()?;
-    let job = jobs::plan(connection, &room, append, agent)?;
+    let job = job_words::plan(connection, &room, append, agent)?;
     Ok(Plan::New {
         room: Box::new(room),
         refs,

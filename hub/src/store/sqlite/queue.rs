@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use parler_protocol::api::{JobSummary, RoomAnswer};
 use parler_protocol::{AgentId, Fence, RoomName, Seq};
 
-use super::{SMALL_BYTES, SqliteStore, jobs};
+use super::{SMALL_BYTES, SqliteStore, job_list, jobs, services};
 use crate::store::{Claim, ClaimOutcome, JobPage, MayServe, Queue, Renewal, StoreError};
 
 #[async_trait]
@@ -19,7 +19,7 @@ impl Queue for SqliteStore {
         let (hub, room) = (self.hub, room.clone());
         self.writer
             .run(SMALL_BYTES, move |batch| {
-                jobs::serve(batch, &hub, &room, &agent, may, now)
+                services::serve(batch, &hub, &room, &agent, may, now)
             })
             .await
     }
@@ -34,7 +34,7 @@ impl Queue for SqliteStore {
         let room = room.clone();
         self.writer
             .run(SMALL_BYTES, move |batch| {
-                jobs::enter(batch, &room, &agent, any_name, now)
+                services::enter(batch, &room, &agent, any_name, now)
             })
             .await
     }
@@ -104,7 +104,7 @@ impl Queue for SqliteStore {
     ) -> Result<JobPage, StoreError> {
         let room = room.clone();
         self.readers
-            .run(move |connection| jobs::list(connection, &room, &agent, after, limit, now))
+            .run(move |connection| job_list::list(connection, &room, &agent, after, limit, now))
             .await
     }
 }

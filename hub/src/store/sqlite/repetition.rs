@@ -2,11 +2,11 @@
 //! message id is refused.
 
 use parler_protocol::api::Posted;
-use parler_protocol::{ChainHash, Head, MessageId};
+use parler_protocol::{ChainHash, Head};
 use rusqlite::{Connection, Row};
 
 use super::failure::Failure;
-use super::{parsed, seq_of};
+use super::{message_id, parsed, seq_of};
 use crate::store::{Append, Appended, StoreError};
 
 /// A message that is stored.
@@ -73,11 +73,4 @@ fn earlier(row: &Row<'_>) -> Result<Earlier, Failure> {
             is_new: false,
         },
     })
-}
-
-fn message_id(bytes: [u8; 16]) -> Result<MessageId, Failure> {
-    uuid::Uuid::from_bytes(bytes)
-        .to_string()
-        .parse()
-        .map_err(|_| Failure::damaged("a message id"))
 }
