@@ -466,7 +466,12 @@ pub trait Store: Queue {
     async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError>;
 
     /// The room ([`Need::Head`]).
-    async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError>;
+    async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError> {
+        self.room_for(agent, room, Need::Head).await
+    }
+
+    /// The room, for one that may do this there.
+    async fn room_for(&self, agent: AgentId, room: &RoomName, need: Need) -> Result<RoomAnswer, StoreError>;
 
     /// The rooms the agent is in, by name.
     async fn rooms(&self, agent: AgentId) -> Result<Vec<RoomSummary>, StoreError>;

@@ -54,10 +54,9 @@ pub(crate) async fn let_in(state: &SharedState, parts: &mut Parts, token: &str) 
     let hash = Sha256::digest(token.expose()).into();
     let holder = find(state, hash).await?;
 
-    let asks = parts
-        .extensions
-        .get::<MatchedPath>()
-        .and_then(|path| asks(parts.method.as_str(), path.as_str()));
+    let path = parts.extensions.get::<MatchedPath>();
+    let asks = path.and_then(|path| asks(parts.method.as_str(), path.as_str()));
+    let is_message = path.is_some_and(|path| path.as_str() == template::MESSAGES);
     match asks {
         None => Err(refused(format!(
             "the token '{}' does not do this: it takes an agent with a key of its own",
@@ -67,7 +66,7 @@ pub(crate) async fn let_in(state: &SharedState, parts: &mut Parts, token: &str) 
         Some(Asks::InRoom(need)) => {
             let room = named_room(state, parts).await;
             // What becomes of a job is said by whoever works on it.
-            let is_receipt = need == Need::Post && parts.headers.contains_key(paths::FENCE_HEADER);
+            let is_receipt = is_message && need == Need::Post && parts.headers.contains_key(paths::FENCE_HEADER);
             let need = if is_receipt { Need::Claim } else { need };
             check_grant(&holder, room.as_ref(), need)?;
             Ok(holder)

@@ -12,6 +12,7 @@ mod blobs;
 mod bundles;
 mod check;
 mod checked_jobs;
+mod claims;
 mod client;
 mod deleted_rooms;
 mod dms;

@@ -315,7 +315,12 @@ fn append_of(call: &RoomCall, message: PostedMessage, headers: PostHeaders, blob
 }
 
 async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
-    let appended = call.run(|| call.store().append(append.clone())).await?;
+    // Its bytes may have taken a while to come: a lease is judged by the time at which the message is stored.
+    let append = || Append {
+        now: call.state.now_ms(),
+        ..append.clone()
+    };
+    let appended = call.run(|| call.store().append(append())).await?;
     reached(FailPoint::MessageStored);
     if appended.is_new {
         call.state.metrics.messages.inc();

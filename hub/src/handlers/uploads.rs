@@ -15,6 +15,7 @@ use crate::fail_point::{FailPoint, reached};
 use crate::handlers::messages::idempotency_key;
 use crate::problem::Refusal;
 use crate::room_call::RoomCall;
+use crate::store::Need;
 use crate::uploads::{Held, Place, Upload, wrong_offset};
 use crate::while_member::Reader;
 
@@ -127,7 +128,8 @@ async fn hold(upload: &Arc<Upload>) -> Result<Held, Refusal> {
 
 /// The caller's place in the room, if it may post there.
 async fn checked_place(call: &RoomCall) -> Result<Place, Refusal> {
-    call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
+    call.run(|| call.store().room_for(call.principal.agent, &call.room, Need::Post))
+        .await?;
     Ok(Place::new(&call.principal, &call.room))
 }
 

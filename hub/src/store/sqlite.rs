@@ -341,11 +341,11 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError> {
+    async fn room_for(&self, agent: AgentId, room: &RoomName, need: Need) -> Result<RoomAnswer, StoreError> {
         let room = room.clone();
         self.readers
             .run(move |connection| {
-                let (room, _) = rooms::for_caller(connection, &room, &agent, Need::Head)?;
+                let (room, _) = rooms::for_caller(connection, &room, &agent, need)?;
                 Ok(room.answer(room.end.head()))
             })
             .await
