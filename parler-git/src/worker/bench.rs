@@ -128,41 +128,45 @@ impl Bench {
                 return Ok(());
             }
         };
+        let name = text::name(&job.requester.name);
+        let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
         let cache = self.yard.cache();
+        let remark = |why: String| tell(News::Remark(format!("{head}: {why}")));
         let reporter = Reporter {
             client,
             told: &self.told,
             lease: &lease,
             cache: &cache,
+            stop: &self.stop,
+            remark: &remark,
         };
         let place = self.yard.place(&self.service, fence)?;
         let outcome = match self.try_to_work(client, &job, &place, &reporter, woken) {
             Ok(outcome) => outcome,
             Err(error) => self.blame(error)?,
         };
-        let name = text::name(&job.requester.name);
-        let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
         let nothing_said = |why: &str| News::Ended {
             line: format!("{head}: {why}"),
             json: self.json(&job, None, why),
         };
-        match outcome {
-            Outcome::GiveBack(why) => {
-                let given_back = client.release_claim(&self.service, fence);
-                let why = match given_back {
-                    Ok(()) => why,
-                    Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
-                };
-                if let Some(why) = why {
-                    tell(News::Remark(format!("{head}: {why}")));
-                }
+        let give_back = |why: Option<String>| {
+            let why = match client.release_claim(&self.service, fence) {
+                Ok(()) => why,
+                Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
+            };
+            if let Some(why) = why {
+                remark(why);
             }
+        };
+        match outcome {
+            Outcome::GiveBack(why) => give_back(why),
             Outcome::Nothing(why) => tell(nothing_said(&why)),
             Outcome::Verdict(verdict) => {
                 let is_kept = self.keep && verdict.status == TaskStatus::Failed;
                 match reporter.end(&job, *verdict) {
                     Ok(ended) => tell(self.ended(&job, &head, &ended)),
                     Err(Untold::Late(why)) => tell(nothing_said(&format!("too late, {why}"))),
+                    Err(Untold::GiveBack(why)) => give_back(Some(why)),
                     Err(Untold::Failed(error)) => return Err(error),
                 }
                 if is_kept {
@@ -211,6 +215,7 @@ impl Bench {
     ) -> Result<Outcome> {
         let over = |untold: Untold| match untold {
             Untold::Late(why) => Ok(Outcome::Nothing(format!("too late, {why}"))),
+            Untold::GiveBack(why) => Ok(Outcome::GiveBack(Some(why))),
             Untold::Failed(error) => Err(error),
         };
         if let Err(untold) = reporter.say(job, TaskStatus::Accepted) {
@@ -235,7 +240,7 @@ impl Bench {
             End::Stopped => Outcome::GiveBack(None),
             End::Cancelled => Outcome::Nothing("called off".to_owned()),
             End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
-            End::Exited(_) | End::TimedOut => Outcome::Verdict(Box::new(self.verdict(job, place, ran))),
+            End::Exited(_) | End::TimedOut => self.verdict(job, place, ran),
         })
     }
 
@@ -328,7 +333,7 @@ impl Bench {
         self.environment.iter().cloned().chain(places).chain(of_job).collect()
     }
 
-    fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Verdict {
+    fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Outcome {
         let (status, note) = match ran.end {
             End::Exited(0) => (TaskStatus::Done, "exit status 0".to_owned()),
             End::Exited(code) => (TaskStatus::Failed, format!("exit status {code}")),
@@ -346,9 +351,11 @@ impl Bench {
         };
         match self.commits(job, place) {
             Ok(commits) => verdict.commits = commits,
+            // What reads them is ended then: whoever is next makes them again.
+            Err(_) if self.stop.is_said() => return Outcome::GiveBack(None),
             Err(error) => verdict.leave_commits(error.what()),
         }
-        verdict
+        Outcome::Verdict(Box::new(verdict))
     }
 
     /// What the command has left on top of the job's commit.

@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use git_remote_parler::base::BasePolicy;
+use git_remote_parler::git::was_ended;
 use git_remote_parler::push::{Force, PushError, PushPolicy, PushRequest, Pusher, RefChange, RefOutcome, RoomLookup};
 use git_remote_parler::repository::Repository;
 use git_remote_parler::room_cache::RoomCache;
-use parler_client::{BlobSource, Client, ClientError};
+use parler_client::{BlobSource, Client, ClientError, rests_of_a_stream};
 use parler_protocol::api::Posted;
 use parler_protocol::{
     BundleId, ErrorCode, Fence, FilePart, HandoffPart, Head, MessageId, Oid, Part, Sender, ServiceName, TaskPart,
@@ -18,16 +19,22 @@ use tempfile::TempDir;
 
 use super::job::{Job, answer};
 use super::lease::{Lease, Standing};
-use crate::error::{Error, Result};
+use super::stop::Stop;
+use crate::error::{Error, ErrorKind, Result};
 use crate::outgoing::Outgoing;
 use crate::posting::mentions;
+use crate::text;
 
 /// Where a room keeps what its jobs have made.
 const RESULTS: &str = "refs/results/";
 /// What the output of a command is called.
 const OUTPUT: &str = "output.txt";
-/// Between two tries where the hub cannot be reached.
-const REST: Duration = Duration::from_secs(1);
+/// Between two tries where the hub has been away for long.
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// How long a hub without room is asked to take all of it, before it is asked to take the end of the job alone.
+const FULL_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a bundle is made again whose git child somebody has ended.
+const MOST_INTERRUPTIONS: u32 = 3;
 
 /// The newest head that was told, for all jobs of a worker.
 pub(crate) struct Told(Mutex<Head>);
@@ -92,6 +99,8 @@ type InRoom = (Posted, Option<BundleId>, Option<BundleId>);
 pub(super) enum Untold {
     /// The claim is over.
     Late(String),
+    /// The worker was told to stop, and why it was not told before.
+    GiveBack(String),
     /// It cannot be told.
     Failed(Error),
 }
@@ -102,6 +111,9 @@ pub(super) struct Reporter<'a> {
     pub(super) told: &'a Told,
     pub(super) lease: &'a Lease,
     pub(super) cache: &'a RoomCache,
+    pub(super) stop: &'a Stop,
+    /// Tells whoever looks on why it takes longer.
+    pub(super) remark: &'a dyn Fn(String),
 }
 
 impl Reporter<'_> {
@@ -111,20 +123,24 @@ impl Reporter<'_> {
         match self.post(job, parts, None, None) {
             Ok(_) => Ok(()),
             Err(Tried::Late(why)) => Err(Untold::Late(why)),
-            Err(Tried::Again(_)) => Ok(()),
+            Err(Tried::Again(_) | Tried::Interrupted(_) | Tried::Full(_)) => Ok(()),
             Err(Tried::Failed(error)) => Err(Untold::Failed(error)),
         }
     }
 
-    /// Says how it ended, again until the hub has heard it or the claim is over. Where the room does not take what was
-    /// committed, without that.
+    /// Says how it ended, again until the hub has heard it, the claim is over, or the worker is told to stop. Where the room
+    /// does not take what was committed or written, without that.
     pub(super) fn end(&self, job: &Job, mut verdict: Verdict) -> std::result::Result<Ended, Untold> {
+        let mut rests = rests_of_a_stream();
+        let mut is_remarked = false;
+        let mut interruptions = 0;
+        let mut full_since = None;
         loop {
             let tried = match &verdict.commits {
                 None => self.end_without_commits(job, &verdict),
                 Some(commits) => self.end_with_commits(job, &verdict, commits),
             };
-            match tried {
+            let error = match tried {
                 Ok((posted, bundle, output)) => {
                     let line = verdict.line();
                     let Verdict { status, note, took, .. } = verdict;
@@ -139,16 +155,41 @@ impl Reporter<'_> {
                     });
                 }
                 Err(Tried::Late(why)) => return Err(Untold::Late(why)),
-                Err(Tried::Failed(error)) if verdict.commits.is_some() => verdict.leave_commits(error.what()),
-                Err(Tried::Failed(error)) => return Err(Untold::Failed(error)),
-                Err(Tried::Again(error)) => {
-                    if let Standing::Lost(_) | Standing::Cancelled = self.lease.standing() {
-                        return Err(Untold::Late(error.what().to_owned()));
-                    }
-                    let left = self.lease.ends().saturating_duration_since(Instant::now());
-                    std::thread::sleep(REST.min(left));
+                Err(Tried::Failed(error)) if verdict.has_more() => {
+                    verdict.leave_more(error.what());
+                    continue;
                 }
+                Err(Tried::Full(error)) => {
+                    let since = *full_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= FULL_PATIENCE && verdict.has_more() {
+                        verdict.leave_more(error.what());
+                        continue;
+                    }
+                    error
+                }
+                Err(Tried::Failed(error)) => return Err(Untold::Failed(error)),
+                Err(Tried::Interrupted(error)) => {
+                    interruptions += 1;
+                    if interruptions < MOST_INTERRUPTIONS {
+                        continue;
+                    }
+                    error
+                }
+                Err(Tried::Again(error)) => error,
+            };
+            if let Standing::Lost(_) | Standing::Cancelled = self.lease.standing() {
+                return Err(Untold::Late(error.what().to_owned()));
             }
+            if self.stop.is_said() {
+                return Err(Untold::GiveBack(error.what().to_owned()));
+            }
+            if !is_remarked {
+                is_remarked = true;
+                let why = text::one_line(error.what());
+                (self.remark)(format!("how it ended cannot be told yet: {why}"));
+            }
+            let left = self.lease.ends().saturating_duration_since(Instant::now());
+            self.stop.rest(rests.next().unwrap_or(LONGEST_REST).min(left));
         }
     }
 
@@ -208,6 +249,8 @@ impl Reporter<'_> {
         let report = match pusher.push(&request, RoomLookup::Unread) {
             Ok(report) => report,
             Err(PushError::Client(error)) => return Err(self.tried(error)),
+            // The job's commits are not to blame.
+            Err(error) if was_ended(&error) => return Err(Tried::Interrupted(error.into())),
             Err(error) => return Err(Tried::of(error.into())),
         };
         let refused = report.refs.iter().find_map(|found| match &found.outcome {
@@ -250,6 +293,7 @@ impl Reporter<'_> {
                 Tried::Late(why.to_owned())
             }
             Some(ErrorCode::JobState) => Tried::Late("it had ended".to_owned()),
+            Some(ErrorCode::StorageFull) => Tried::Full(error.into()),
             _ => Tried::of(error.into()),
         }
     }
@@ -258,14 +302,19 @@ impl Reporter<'_> {
 /// What became of one try.
 enum Tried {
     Late(String),
+    /// The hub cannot be reached.
     Again(Error),
+    /// A git child of ours was ended by somebody else: by us, where the worker is told to stop.
+    Interrupted(Error),
+    /// The hub has no room for it. Less may have.
+    Full(Error),
     Failed(Error),
 }
 
 impl Tried {
     fn of(error: Error) -> Self {
         match error.kind {
-            crate::error::ErrorKind::Unreachable => Self::Again(error),
+            ErrorKind::Unreachable => Self::Again(error),
             _ => Self::Failed(error),
         }
     }
@@ -320,6 +369,21 @@ impl Verdict {
     pub(super) fn leave_commits(&mut self, why: &str) {
         self.commits = None;
         self.note.push_str("; what it committed is not sent: ");
+        self.note.push_str(why);
+    }
+
+    /// Whether it says more than how the job ended.
+    fn has_more(&self) -> bool {
+        self.commits.is_some() || !self.output.is_empty()
+    }
+
+    /// Leaves out what was committed, then what was written, and says why.
+    fn leave_more(&mut self, why: &str) {
+        if self.commits.is_some() {
+            return self.leave_commits(why);
+        }
+        self.output.clear();
+        self.note.push_str("; what it wrote is not sent: ");
         self.note.push_str(why);
     }
 
