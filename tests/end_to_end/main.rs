@@ -66,6 +66,7 @@ mod serve_by_hand;
 mod serve_canaries;
 mod serve_hostile;
 mod serve_soak;
+mod serve_troubles;
 mod services;
 mod several_machines;
 mod shallow;

@@ -274,8 +274,15 @@ fn work(
             News::Failed(error) => Err(error),
         };
         if let Err(error) = shown {
-            // What was begun is brought to an end all the same.
-            stop.say();
+            // What was begun is brought to an end all the same: one job's trouble is not another's.
+            stop.say_no_more();
+            let others = stop.at_work();
+            if others > 0 {
+                let what = text::one_line(error.what());
+                output.remark(&format!(
+                    "no more jobs are asked for: {what}; at work on {others} still"
+                ));
+            }
             failed.get_or_insert(error);
         }
         context.trust().keep();

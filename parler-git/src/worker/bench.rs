@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender as Channel;
 use std::time::Duration;
@@ -15,11 +16,11 @@ use git_remote_parler::import::ImportLimits;
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::api::ClaimedJob;
-use parler_protocol::{Fence, HubId, ObjectFormat, ServiceName, TaskStatus};
+use parler_protocol::{ErrorCode, Fence, HubId, ObjectFormat, ServiceName, TaskStatus};
 use serde_json::{Value, json};
 
 use super::command::{End, Prepared, Ran, run};
-use super::job::{Job, short};
+use super::job::{Job, Refused, short};
 use super::lease::{Lease, Standing};
 use super::place::{Place, Yard};
 use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, say_alone};
@@ -87,12 +88,18 @@ impl Bench {
             // Whoever listened is gone: the end is near.
             let _ = news.send(told);
         };
-        if let Err(error) = self.work_on(client, fence, claimed, &wake, &tell) {
+        let worked = catch_unwind(AssertUnwindSafe(|| self.work_on(client, fence, claimed, &wake, &tell)));
+        // A fault of ours, which is told where it was: the worker ends as with any other.
+        let worked = worked.unwrap_or_else(|_| Err(Error::fatal("this program has a fault, and cannot go on")));
+        if worked.is_err() {
+            self.stop.say_no_more();
+        }
+        drop(busy);
+        if let Err(error) = worked {
             tell(News::Failed(
                 error.about(format_args!("job {} of '{}'", fence.seq, self.service)),
             ));
         }
-        drop(busy);
     }
 
     fn work_on(
@@ -109,24 +116,7 @@ impl Bench {
         let lease = Lease::keep(client, &self.service, fence, self.lease, left, wake)?;
         let job = match Job::read(claimed, &self.hub)? {
             Ok(job) => job,
-            Err(refused) => {
-                let why = refused.error.what();
-                let (claim, to) = ((&self.service, fence), (refused.id, &refused.requester));
-                let posted = say_alone(client, &self.told, claim, to, TaskStatus::Failed, Some(why))?;
-                let name = text::name(&refused.requester.name);
-                let json = json!({
-                    "service": self.service, "job": fence.seq, "id": refused.id, "attempt": attempt, "requester": refused.requester.name,
-                    "status": TaskStatus::Failed, "note": why, "elapsedMs": null, "seq": posted.seq, "output": null, "bundle": null,
-                });
-                let line = format!(
-                    "job {} of '{}' from {name}: failed · {}",
-                    fence.seq,
-                    self.service,
-                    text::one_line(why)
-                );
-                tell(News::Ended { line, json });
-                return Ok(());
-            }
+            Err(refused) => return self.refuse(client, (fence, attempt), &refused, tell),
         };
         let name = text::name(&job.requester.name);
         let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
@@ -179,6 +169,47 @@ impl Bench {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Says of a job that nobody can work on that it failed.
+    fn refuse(
+        &self,
+        client: &Client,
+        (fence, attempt): (Fence, u32),
+        refused: &Refused,
+        tell: &dyn Fn(News),
+    ) -> Result<()> {
+        let why = refused.error.what();
+        let (claim, to) = ((&self.service, fence), (refused.id, &refused.requester));
+        let said = say_alone(client, &self.told, claim, to, TaskStatus::Failed, Some(why));
+        let (name, seq) = (text::name(&refused.requester.name), fence.seq);
+        let head = format!("job {seq} of '{}' from {name}", self.service);
+        let (status, line, note, message) = match said {
+            Ok(posted) => {
+                let line = format!("failed · {}", text::one_line(why));
+                (Some(TaskStatus::Failed), line, why.to_owned(), Some(posted.seq))
+            }
+            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
+                let late = "too late, somebody else has it or it has ended";
+                (None, late.to_owned(), late.to_owned(), None)
+            }
+            Err(error) if error.kind == ErrorKind::Unreachable => {
+                // It is offered again when the claim has ended.
+                let error = text::one_line(error.what());
+                tell(News::Remark(format!(
+                    "{head}: that it cannot be worked on was not told: {error}"
+                )));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let json = json!({
+            "service": self.service, "job": seq, "id": refused.id, "attempt": attempt, "requester": refused.requester.name,
+            "status": status, "note": note, "elapsedMs": null, "seq": message, "output": null, "bundle": null,
+        });
+        let line = format!("{head}: {line}");
+        tell(News::Ended { line, json });
         Ok(())
     }
 

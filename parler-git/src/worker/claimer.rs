@@ -92,20 +92,17 @@ impl<'a> Claimer<'a> {
         })
     }
 
-    /// Asks for a job until there is one. None: it was told to stop. Says once when the hub cannot be reached.
+    /// Asks for a job until there is one. None: no more are asked for. Says once when the hub cannot be reached.
     pub(crate) fn claim(&self, mut remark: impl FnMut(String)) -> Result<Option<ClaimedJob>> {
         let mut rests = rests_of_a_stream();
         let mut is_told = false;
-        while !self.stop.is_said() {
-            let asked = ClaimJob {
-                id: MessageId::generate(),
-                lease_seconds: Some(self.lease.as_secs()),
-                wait_seconds: None,
-                own: self.own,
-            };
+        // Under one id until there is an answer: where that was lost, the hub may have given a job.
+        let mut asked = self.ask();
+        while self.stop.wants_more() {
             match self.asking.claim_job_as(self.service, &asked, MAX_WAIT) {
                 Ok(Some(claimed)) => return Ok(Some(claimed)),
                 Ok(None) => {
+                    asked = self.ask();
                     rests = rests_of_a_stream();
                     is_told = false;
                 }
@@ -113,17 +110,27 @@ impl<'a> Claimer<'a> {
                 Err(error) => {
                     let error = Error::from(error);
                     if error.kind != ErrorKind::Unreachable {
+                        self.give_back(&asked);
                         return Err(error);
                     }
                     if !is_told {
                         remark(format!("{}; waiting for it", error.what()));
                         is_told = true;
                     }
-                    self.stop.rest(rests.next().unwrap_or(LONGEST_REST));
+                    self.stop.rest_from_asking(rests.next().unwrap_or(LONGEST_REST));
                 }
             }
         }
         Ok(None)
+    }
+
+    fn ask(&self) -> ClaimJob {
+        ClaimJob {
+            id: MessageId::generate(),
+            lease_seconds: Some(self.lease.as_secs()),
+            wait_seconds: None,
+            own: self.own,
+        }
     }
 
     /// The hub may have given a job in the moment when nobody listened any more: asked again under the same id it gives the

@@ -52,6 +52,13 @@ impl Yard {
         require_own(above)?;
         // What is told to other programs is no path that depends on where they stand.
         let above = above.canonicalize().map_err(failed("look at", above))?;
+        if above.to_str().is_none() {
+            // A job is told its directory as JSON.
+            return Err(Error::usage(format_args!(
+                "{} is not UTF-8, and jobs need that",
+                above.display()
+            )));
+        }
         let left = sweep(&above);
         let private = fs::Permissions::from_mode(0o600);
         let lock = held::make_file(&above, WORKER, private).map_err(failed("make a file in", &above))?;

@@ -1,5 +1,5 @@
-//! Being told to stop, for the threads of a worker: who works gives its job back, who waits for one stops waiting. Ends
-//! nothing by itself.
+//! Being told to stop, for the threads of a worker: who works gives its job back, who waits for one stops waiting. Or to take
+//! no more: who works goes on. Ends nothing by itself.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     said: bool,
+    /// Whether no more jobs are asked for.
+    no_more: bool,
     /// How many are at something that has to be brought to an end.
     busy: usize,
     /// How many of these work on a job.
@@ -72,6 +74,25 @@ impl Stop {
         self.0.changed.notify_all();
     }
 
+    /// Tells whoever waits for a job. Those that are worked on come to their own end.
+    pub(crate) fn say_no_more(&self) {
+        let mut state = self.lock();
+        state.no_more = true;
+        state.stoppers.drain(..).for_each(|stopper| stopper.stop());
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// How many jobs are worked on.
+    pub(crate) fn at_work(&self) -> usize {
+        self.lock().working
+    }
+
+    /// Whether jobs are asked for.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.lock().wants_more()
+    }
+
     /// Whether it was said.
     pub(crate) fn is_said(&self) -> bool {
         self.lock().said
@@ -80,9 +101,9 @@ impl Stop {
     /// What is stopped with the rest.
     pub(crate) fn add_stopper(&self, stopper: Stopper) {
         let mut state = self.lock();
-        match state.said {
-            true => stopper.stop(),
-            false => state.stoppers.push(stopper),
+        match state.wants_more() {
+            true => state.stoppers.push(stopper),
+            false => stopper.stop(),
         }
     }
 
@@ -112,13 +133,13 @@ impl Stop {
         }
     }
 
-    /// Waits until fewer than `most` work. False: it was told to stop.
+    /// Waits until fewer than `most` work. False: no more are asked for.
     pub(crate) fn wait_for_room(&self, most: usize) -> bool {
         let waiting = self
             .0
             .changed
-            .wait_while(self.lock(), |state| !state.said && state.working >= most);
-        !waiting.unwrap_or_else(PoisonError::into_inner).said
+            .wait_while(self.lock(), |state| state.wants_more() && state.working >= most);
+        waiting.unwrap_or_else(PoisonError::into_inner).wants_more()
     }
 
     /// Waits until nobody is at anything any more, or for so long.
@@ -136,6 +157,20 @@ impl Stop {
             .0
             .changed
             .wait_timeout_while(self.lock(), time, |state| !state.said);
+    }
+
+    /// Rests before a job is asked for again, unless none is any more.
+    pub(crate) fn rest_from_asking(&self, time: Duration) {
+        let _ = self
+            .0
+            .changed
+            .wait_timeout_while(self.lock(), time, |state| state.wants_more());
+    }
+}
+
+impl State {
+    fn wants_more(&self) -> bool {
+        !self.said && !self.no_more
     }
 }
 
