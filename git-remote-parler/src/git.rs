@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 mod child;
@@ -41,6 +41,22 @@ use crate::terminal::Terminal;
 /// Held by many while they start children; by one alone while its child is to hold a file of ours, or so that nobody starts
 /// another.
 static STARTING: RwLock<()> = RwLock::new(());
+
+/// While the result lives no git child is started with a file of ours that another child could get as well: for whoever starts
+/// a program that is none of git's.
+pub fn starting() -> impl Drop {
+    Starting {
+        _others: STARTING.read().unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
+struct Starting {
+    _others: RwLockReadGuard<'static, ()>,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {}
+}
 
 /// Says which process started a child that may go on without it.
 const PARENT: &str = "PARLER_CHILD_OF";

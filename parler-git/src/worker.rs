@@ -13,7 +13,7 @@ mod place;
 mod report;
 mod stop;
 
-pub(crate) use bench::{Bench, News};
+pub(crate) use bench::{Argv, Bench, News};
 pub(crate) use claimer::{Appetite, Claimer, claim_until_stopped};
 pub(crate) use claims::{Claim, Claims};
 pub(crate) use job::Job;

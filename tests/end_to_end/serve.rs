@@ -474,8 +474,11 @@ fn a_worker_with_a_token_works_and_its_commands_never_see_it() {
         .with("HOME", world.path().join("no-such-home"))
         .with("PARLER_TOKEN", token);
     stage.push();
-    // What it has itself, and the process that guards it.
-    let lines = "tr '\\0' '\\n' </proc/$PPID/environ; env; echo x >>new.txt; git commit --quiet --all --message x";
+    // What it has itself, the process that guards it, and the worker. Root could read any: it looks as who cannot.
+    let lines = "worker=$(ps -o ppid= -p $PPID | tr -d ' '); [ $(id -u) = 0 ] && as='setpriv --bounding-set=-all --inh-caps=-all'; \
+        for it in $PPID $worker; do echo \"of $it:\"; $as cat /proc/$it/environ | tr '\\0' '\\n'; done; \
+        $as cat /proc/$worker/environ >/dev/null && echo it can be read; ls /proc/$worker/environ && echo it is there; \
+        echo x >>new.txt; git commit --quiet --all --message x";
     let command = script(&world, "look", lines);
     job.parler("serve test --once").code(2).warns("--exec");
     let served = stage.start(&job, &["--once"], &[&command]).wait().success();
@@ -483,7 +486,11 @@ fn a_worker_with_a_token_works_and_its_commands_never_see_it() {
     let done = &stage.said("done")[0];
     assert_eq!(done["from"]["name"], "ci/builds");
     let output = stage.output(done);
-    assert!(output.contains("PARLER_JOB_REQUESTER=alice"));
+    assert!(output.contains("PARLER_JOB_REQUESTER=alice"), "{output}");
+    assert!(
+        output.contains("it is there") && !output.contains("it can be read"),
+        "{output}"
+    );
     let secret = token.rsplit('_').next().unwrap();
     assert!(!output.contains(secret) && !output.contains("PARLER_TOKEN"), "{output}");
     assert!(!world.path().join("no-such-home").exists());

@@ -65,3 +65,59 @@ fn files_that_are_named_as_a_workers_stay() {
         .success();
     assert_eq!(fs::read_dir(&work).unwrap().count(), 5);
 }
+
+#[test]
+fn no_program_is_found_in_what_was_sent() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let fake = stage.place.path().join("git");
+    fs::write(&fake, "#!/bin/sh\necho it is the senders\n").unwrap();
+    fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    stage.place.git("add git").success();
+    stage.place.git("commit --quiet --message fake").success();
+    let path = std::env::var("PATH").unwrap();
+    for (before, command) in [
+        (".:", &["git", "--version"][..]),
+        (":", &["sh", "-c", "git --version; echo \"$PATH\""]),
+    ] {
+        stage.push();
+        let bob = stage.bob.with("PATH", format!("{before}{path}"));
+        stage.start(&bob, &["--once"], command).wait().success();
+    }
+    let done = stage.said("done");
+    assert_eq!(done.len(), 2);
+    for done in &done {
+        assert!(stage.output(done).starts_with("git version"), "{}", stage.output(done));
+    }
+}
+
+#[test]
+fn a_sandbox_is_told_where_the_job_is_and_others_are_not() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    stage.push();
+    let lines = "echo \"$1 in $2\"; shift 2; echo x >../out; ln -s /nowhere .git/objects/x; git commit --quiet --allow-empty -m x; exec \"$@\"";
+    let sandbox = script(&world, "box", lines);
+    let sandbox = format!("{sandbox} at {{}}");
+    let options = ["--once", "--sandbox", &sandbox];
+    let served = stage
+        .start(&stage.bob, &options, &["sh", "-c", "cd ..; pwd"])
+        .wait()
+        .success();
+    // All of it the worker is told, and whoever asked what counts for them.
+    served
+        .says("work/.git/objects/x leads out")
+        .warns("/parler-jobs/worker-");
+    let done = &stage.said("done")[0];
+    let output = stage.output(done);
+    let (said, stood) = output.trim().split_once('\n').unwrap();
+    assert_eq!(said, format!("at in {stood}"));
+    assert!(
+        !part(done, "com.parler.task")["note"]
+            .as_str()
+            .unwrap()
+            .contains(&*world.path().to_string_lossy())
+    );
+}

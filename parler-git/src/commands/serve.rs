@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::output::Output;
 use crate::text;
 use crate::time::parse_ttl;
-use crate::worker::{Appetite, Bench, News, Stop, Told, Yard, claim_until_stopped};
+use crate::worker::{Appetite, Argv, Bench, News, Stop, Told, Yard, claim_until_stopped};
 
 mod by_hand;
 
@@ -31,8 +31,13 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 const LEAVING: Duration = Duration::from_secs(20);
 /// Where jobs are worked on in a directory that is not ours alone.
 const JOBS: &str = "parler-jobs";
-/// What of the worker's environment every command has.
-const PASSED: [&str; 3] = ["PATH", "LANG", "LC_ALL"];
+/// What of the worker's environment every command has, besides [`PATH`].
+const PASSED: [&str; 2] = ["LANG", "LC_ALL"];
+/// Where programs are looked for. Every command has what of it is no place relative to where it stands.
+const PATH: &str = "PATH";
+/// What of the worker's environment its own git children have, besides what says that nothing else counts. A command that
+/// runs as the same user can read what they have.
+const OF_GIT: [&str; 2] = [PATH, "TMPDIR"];
 /// What no command is given, whoever asks: it says who this worker is, and where its keys are.
 const OWN: &str = "PARLER_";
 
@@ -64,7 +69,7 @@ pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Resul
 
 /// What the command line asks for.
 struct Orders {
-    argv: Option<Vec<OsString>>,
+    argv: Option<Argv>,
     appetite: Appetite,
     timeout: Duration,
     lease: Duration,
@@ -111,7 +116,7 @@ impl Orders {
 }
 
 /// The command of each job with what stands before it; none where jobs are done by hand.
-fn argv(environment: &Environment, args: &Serve) -> Result<Option<Vec<OsString>>> {
+fn argv(environment: &Environment, args: &Serve) -> Result<Option<Argv>> {
     let words = |option: &str, text: &str| -> Result<Vec<OsString>> {
         let words = shlex::split(text).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| Error::usage(format_args!("{option} '{text}' is no command")))?;
@@ -132,14 +137,20 @@ fn argv(environment: &Environment, args: &Serve) -> Result<Option<Vec<OsString>>
             None => Ok(None),
         };
     }
-    let argv: Vec<OsString> = sandbox.unwrap_or_default().into_iter().chain(command).collect();
-    if let Some(program) = argv[0].to_str().filter(|program| !program.contains('/'))
-        && environment.program(program).is_none()
-    {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            format_args!("there is no program {program} on PATH"),
-        ));
+    let mut argv = Argv {
+        sandbox: sandbox.unwrap_or_default(),
+        command,
+    };
+    let first = argv.sandbox.first_mut().unwrap_or(&mut argv.command[0]);
+    if let Some(program) = first.to_str().filter(|program| !program.contains('/')) {
+        // Found once, here: in a job's directory there may be another of that name.
+        let found = environment.program(program).ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                format_args!("there is no program {program} on PATH"),
+            )
+        })?;
+        *first = found.into();
     }
     Ok(Some(argv))
 }
@@ -168,6 +179,11 @@ fn variables(environment: &Environment, asked: &[String]) -> Result<Vec<(OsStrin
     }
     let passed = PASSED.into_iter().chain(asked.iter().map(String::as_str));
     variables.extend(passed.filter_map(|name| Some((name.into(), environment.variable(name)?.to_owned()))));
+    // No program is looked for where a command stands: what is there the requester has sent.
+    let path = std::env::join_paths(environment.search_path()).ok();
+    variables.retain(|(name, _)| name != PATH);
+    // An empty one would be where it stands.
+    variables.extend(path.filter(|path| !path.is_empty()).map(|path| (PATH.into(), path)));
     Ok(variables)
 }
 
@@ -198,7 +214,7 @@ fn work(
     client: &Client,
     service: ServiceName,
     answer: &RoomAnswer,
-    (orders, argv): (Orders, Vec<OsString>),
+    (orders, argv): (Orders, Argv),
     output: &mut Output,
 ) -> Result<()> {
     let environment = &context.environment;
@@ -207,10 +223,9 @@ fn work(
     let program = environment
         .git_program()
         .ok_or_else(|| Error::fatal("there is no git on PATH"))?;
-    // The repository that this worker stands in is none of the jobs'.
-    let variables = environment
-        .without_git()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let variables = OF_GIT
+        .into_iter()
+        .filter_map(|name| Some((OsString::from(name), environment.variable(name)?.to_owned())));
     let clean = [
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -252,6 +267,9 @@ fn work(
             left.display()
         ));
     }
+    // Nobody who runs as this user can read its memory, files and variables then. Root can.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     output.remark(&format!("serving '{}'", bench.service));
     let (claims, _) = client.beside()?;
     let (claiming, at) = (stop.begin(), Arc::clone(&bench));

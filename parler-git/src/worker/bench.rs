@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender as Channel;
 use std::time::Duration;
 
@@ -28,6 +28,28 @@ use super::stop::{Busy, Stop, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::text;
 
+/// The word of a sandbox that stands for the job's directory.
+const DIRECTORY: &str = "{}";
+
+/// What is run for each job.
+#[derive(Debug, Clone)]
+pub(crate) struct Argv {
+    /// What stands before the command. A word `{}` is the job's directory.
+    pub(crate) sandbox: Vec<OsString>,
+    /// The command and its arguments.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Argv {
+    fn in_directory(&self, directory: &Path) -> Vec<OsString> {
+        let filled = self.sandbox.iter().map(|word| match word.to_str() {
+            Some(DIRECTORY) => directory.as_os_str().to_owned(),
+            _ => word.clone(),
+        });
+        filled.chain(self.command.iter().cloned()).collect()
+    }
+}
+
 /// What one worker works with.
 pub(crate) struct Bench {
     pub(crate) service: ServiceName,
@@ -36,8 +58,7 @@ pub(crate) struct Bench {
     pub(crate) executable: PathBuf,
     /// Git without what the user's variables say.
     pub(crate) git: Git,
-    /// The command and its arguments.
-    pub(crate) argv: Vec<OsString>,
+    pub(crate) argv: Argv,
     /// What the command finds in its environment whatever the job.
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// What commits of the command are by: the lines of a configuration.
@@ -122,6 +143,7 @@ impl Bench {
         let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
         let cache = self.yard.cache();
         let remark = |why: String| tell(News::Remark(format!("{head}: {why}")));
+        let place = self.yard.place(&self.service, fence)?;
         let reporter = Reporter {
             client,
             told: &self.told,
@@ -129,14 +151,15 @@ impl Bench {
             cache: &cache,
             stop: &self.stop,
             remark: &remark,
+            for_others: &|what| self.for_others(what, &job, &place, tell),
         };
-        let place = self.yard.place(&self.service, fence)?;
-        let outcome = match self.try_to_work(client, &job, &place, &reporter, woken) {
+        let outcome = match self.try_to_work(client, (&job, &place), &reporter, woken, tell) {
             Ok(outcome) => outcome,
-            Err(error) => self.blame(error)?,
+            Err(error) => self.blame(error, &job, &place, tell)?,
         };
         let nothing_said = |why: &str| News::Ended {
-            line: format!("{head}: {why}"),
+            // A hub may have said it.
+            line: format!("{head}: {}", text::one_line(why)),
             json: self.json(&job, None, why),
         };
         let give_back = |why: Option<String>| {
@@ -239,10 +262,10 @@ impl Bench {
     fn try_to_work(
         &self,
         client: &Client,
-        job: &Job,
-        place: &Place,
+        (job, place): (&Job, &Place),
         reporter: &Reporter<'_>,
         woken: &std::io::PipeReader,
+        tell: &dyn Fn(News),
     ) -> Result<Outcome> {
         let over = |untold: Untold| match untold {
             Untold::Late(why) => Ok(Outcome::Nothing(format!("too late, {why}"))),
@@ -261,7 +284,7 @@ impl Bench {
         }
         let prepared = Prepared {
             executable: &self.executable,
-            argv: &self.argv,
+            argv: self.argv.in_directory(place.directory()),
             environment: self.environment_of(job, place),
             directory: place.work(),
             input: place.input(),
@@ -271,7 +294,7 @@ impl Bench {
             End::Stopped => Outcome::GiveBack(None),
             End::Cancelled => Outcome::Nothing("called off".to_owned()),
             End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
-            End::Exited(_) | End::TimedOut => self.verdict(job, place, ran),
+            End::Exited(_) | End::TimedOut => self.verdict(job, place, ran, tell),
         })
     }
 
@@ -288,7 +311,7 @@ impl Bench {
     }
 
     /// What an error before the command means: the job's fault fails it, a hub that cannot be reached is nobody's.
-    fn blame(&self, error: Error) -> Result<Outcome> {
+    fn blame(&self, error: Error, job: &Job, place: &Place, tell: &dyn Fn(News)) -> Result<Outcome> {
         if self.stop.is_said() {
             return Ok(Outcome::GiveBack(None));
         }
@@ -296,7 +319,10 @@ impl Bench {
             ErrorKind::BaseMissing | ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Refused => {
                 Ok(Outcome::Verdict(Box::new(Verdict {
                     status: TaskStatus::Failed,
-                    note: format!("cannot be worked on: {}", error.what()),
+                    note: format!(
+                        "cannot be worked on: {}",
+                        self.for_others(error.what(), job, place, tell)
+                    ),
                     took: None,
                     output: Vec::new(),
                     commits: None,
@@ -364,7 +390,16 @@ impl Bench {
         self.environment.iter().cloned().chain(places).chain(of_job).collect()
     }
 
-    fn verdict(&self, job: &Job, place: &Place, ran: Ran) -> Outcome {
+    /// What is posted of an error. All of it this worker is told, where that is more.
+    fn for_others(&self, what: &str, job: &Job, place: &Place, tell: &dyn Fn(News)) -> String {
+        let told = place.without(what);
+        if told != what {
+            tell(News::Remark(format!("job {} of '{}': {what}", job.seq(), self.service)));
+        }
+        told
+    }
+
+    fn verdict(&self, job: &Job, place: &Place, ran: Ran, tell: &dyn Fn(News)) -> Outcome {
         let (status, note) = match ran.end {
             End::Exited(0) => (TaskStatus::Done, "exit status 0".to_owned()),
             End::Exited(code) => (TaskStatus::Failed, format!("exit status {code}")),
@@ -384,7 +419,7 @@ impl Bench {
             Ok(commits) => verdict.commits = commits,
             // What reads them is ended then: whoever is next makes them again.
             Err(_) if self.stop.is_said() => return Outcome::GiveBack(None),
-            Err(error) => verdict.leave_commits(error.what()),
+            Err(error) => verdict.leave_commits(&self.for_others(error.what(), job, place, tell)),
         }
         Outcome::Verdict(Box::new(verdict))
     }

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use git_remote_parler::git;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::capture::Capture;
-use super::guard::ENDING_PATIENCE;
+use super::guard::{COMMAND_NAME, ENDING_PATIENCE};
 use super::lease::{Lease, Standing};
 use super::stop::Stop;
 use crate::error::{Error, Result};
@@ -31,7 +32,7 @@ pub(super) struct Prepared<'a> {
     /// This program.
     pub(super) executable: &'a Path,
     /// The command and its arguments.
-    pub(super) argv: &'a [OsString],
+    pub(super) argv: Vec<OsString>,
     /// All of its environment.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: PathBuf,
@@ -140,13 +141,15 @@ impl Prepared<'_> {
         rustix::io::ioctl_fionbio(&output, true)?;
         let mut command = Command::new(self.executable);
         command
+            // Not the file's own name, which may be the helper's.
+            .arg0(COMMAND_NAME)
             .args([
                 "job-guard".into(),
                 "--input".into(),
                 self.input.clone().into_os_string(),
                 "--".into(),
             ])
-            .args(self.argv)
+            .args(&self.argv)
             .current_dir(&self.directory)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -156,6 +159,7 @@ impl Prepared<'_> {
             .stdout(writer.try_clone()?)
             .stderr(writer);
         // The command is dropped with what it holds: the pipe ends with those who write into it.
+        let _others = git::starting();
         let guard = command.spawn()?;
         Ok(Guarded {
             guard,

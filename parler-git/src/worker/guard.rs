@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::cli::JobGuard;
 
+/// The name under which this program takes commands, whatever its file is called.
+pub(super) const COMMAND_NAME: &str = "git-parler";
 /// How long a command that is told to end may take.
 pub(super) const ENDING_PATIENCE: Duration = Duration::from_secs(5);
 /// What a shell says of a command that is not there, or cannot be started.

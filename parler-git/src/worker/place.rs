@@ -106,6 +106,27 @@ impl Yard {
 }
 
 impl Place {
+    /// All of it.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A text for others, without where on this machine it is.
+    pub(super) fn without(&self, text: &str) -> String {
+        let worker = self.directory.parent().unwrap_or(&self.directory);
+        let places = [
+            (&*self.work(), "work"),
+            (&*self.home(), "home"),
+            (&*self.temporary(), "tmp"),
+            (&*self.directory, "job"),
+            (worker, "worker"),
+        ];
+        let text = text.to_owned();
+        places.into_iter().fold(text, |text, (place, name)| {
+            text.replace(&*place.to_string_lossy(), name)
+        })
+    }
+
     /// Where the job's command runs.
     pub(super) fn work(&self) -> PathBuf {
         self.directory.join("work")
@@ -312,6 +333,26 @@ mod tests {
             std::os::unix::fs::chown(&real, Some(12_345), None).unwrap();
             assert_eq!(Yard::make(&real).unwrap_err().kind, ErrorKind::Refused);
         }
+    }
+
+    #[test]
+    fn others_are_not_told_where_it_is() {
+        let above = tempfile::tempdir().unwrap();
+        let yard = Yard::make(above.path()).unwrap();
+        let place = yard.place(&"test".parse().unwrap(), fence(3)).unwrap();
+        let result = yard.result().unwrap();
+        let text = format!(
+            "{}/.git/x, {}, {} and {}/objects lead out",
+            place.work().display(),
+            place.home().display(),
+            place.directory().display(),
+            result.path().display()
+        );
+        let result = result.path().file_name().unwrap().display();
+        assert_eq!(
+            place.without(&text),
+            format!("work/.git/x, home, job and worker/{result}/objects lead out")
+        );
     }
 
     #[test]

@@ -114,6 +114,8 @@ pub(super) struct Reporter<'a> {
     pub(super) stop: &'a Stop,
     /// Tells whoever looks on why it takes longer.
     pub(super) remark: &'a dyn Fn(String),
+    /// What is posted of the text of an error.
+    pub(super) for_others: &'a dyn Fn(&str) -> String,
 }
 
 impl Reporter<'_> {
@@ -156,13 +158,13 @@ impl Reporter<'_> {
                 }
                 Err(Tried::Late(why)) => return Err(Untold::Late(why)),
                 Err(Tried::Failed(error)) if verdict.has_more() => {
-                    verdict.leave_more(error.what());
+                    verdict.leave_more(&(self.for_others)(error.what()));
                     continue;
                 }
                 Err(Tried::Full(error)) => {
                     let since = *full_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= FULL_PATIENCE && verdict.has_more() {
-                        verdict.leave_more(error.what());
+                        verdict.leave_more(&(self.for_others)(error.what()));
                         continue;
                     }
                     error
