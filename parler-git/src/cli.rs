@@ -115,6 +115,9 @@ pub(crate) enum Verb {
     /// Run the command of a job
     #[command(hide = true)]
     JobGuard(JobGuard),
+    /// Become the command of a job
+    #[command(hide = true)]
+    JobExec(JobExec),
     /// Show a message, or what brought a bundle or a file
     Show(Show),
     /// Make, list and revoke tokens for CI
@@ -478,6 +481,17 @@ pub(crate) struct JobGuard {
     /// What the command finds on its standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) input: PathBuf,
+    /// The command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What the process is told that becomes a command.
+#[derive(Debug, Args)]
+pub(crate) struct JobExec {
+    /// Without which it does not go on
+    #[arg(long, value_name = "PID")]
+    pub(crate) guard: u32,
     /// The command
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

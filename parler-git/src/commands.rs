@@ -62,8 +62,10 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_a_command(&error, &environment.arguments),
     };
-    if let Verb::JobGuard(args) = &cli.verb {
-        return guard::run(args);
+    match &cli.verb {
+        Verb::JobGuard(args) => return guard::run(args, environment.executable.as_deref()),
+        Verb::JobExec(args) => return guard::become_command(args),
+        _ => {}
     }
     let json = cli.globals.json;
     match run_verb(environment, cli) {
@@ -178,7 +180,13 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Serve(args) => serve::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
-        Verb::Hub(_) | Verb::Demo(_) | Verb::Man(_) | Verb::Completion(_) | Verb::Doctor | Verb::JobGuard(_) => {}
+        Verb::Hub(_)
+        | Verb::Demo(_)
+        | Verb::Man(_)
+        | Verb::Completion(_)
+        | Verb::Doctor
+        | Verb::JobGuard(_)
+        | Verb::JobExec(_) => {}
     }
     output.deliver()
 }

@@ -207,7 +207,7 @@ impl LocalHub {
 
     /// The process of the hub that runs. Where nobody holds the lock somebody may have removed its file: then a hub that
     /// answers as the one of the record is it.
-    fn process(&self) -> Result<Option<Pid>> {
+    pub(crate) fn process(&self) -> Result<Option<Pid>> {
         if let Some(pid) = self.lock_holder()? {
             return Ok(Some(pid));
         }

@@ -1,6 +1,7 @@
 //! Working on the jobs of a service: a job is claimed, a command runs for it in a place of its own, and what became of it is
 //! posted under the claim's number. Decides nothing about which job comes next: that is the hub's.
 
+mod adopted;
 mod bench;
 mod capture;
 mod claimer;
@@ -13,6 +14,7 @@ mod place;
 mod report;
 mod stop;
 
+pub(crate) use adopted::Orphans;
 pub(crate) use bench::{Argv, Bench, News};
 pub(crate) use claimer::{Appetite, Claimer, claim_until_stopped};
 pub(crate) use claims::{Claim, Claims};

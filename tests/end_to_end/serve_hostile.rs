@@ -2,6 +2,7 @@
 //! of others.
 
 use std::fs;
+use std::path::Path;
 
 use super::serve::{part, script, stage};
 use super::world;
@@ -71,24 +72,27 @@ fn no_program_is_found_in_what_was_sent() {
     let world = world();
     let stage = stage(&world);
     stage.make_service();
-    let fake = stage.place.path().join("git");
-    fs::write(&fake, "#!/bin/sh\necho it is the senders\n").unwrap();
+    let real = script(&world, "checker", "echo the workers");
+    let fake = stage.place.path().join("checker");
+    fs::write(&fake, "#!/bin/sh\necho the senders\n").unwrap();
     fs::set_permissions(&fake, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    stage.place.git("add git").success();
+    stage.place.git("add checker").success();
     stage.place.git("commit --quiet --message fake").success();
-    let path = std::env::var("PATH").unwrap();
+    let real = Path::new(&real).parent().unwrap().display();
     for (before, command) in [
-        (".:", &["git", "--version"][..]),
-        (":", &["sh", "-c", "git --version; echo \"$PATH\""]),
+        (".", "checker"),
+        ("", "checker"),
+        ("", "sh -c checker"),
+        (".", "sh -c checker"),
     ] {
         stage.push();
-        let bob = stage.bob.with("PATH", format!("{before}{path}"));
-        stage.start(&bob, &["--once"], command).wait().success();
+        let line = format!("PATH={before}:{real}:$PATH exec git parler serve test --once -- {command}");
+        stage.bob.run("sh", ["-c", &line]).success();
     }
     let done = stage.said("done");
-    assert_eq!(done.len(), 2);
+    assert_eq!(done.len(), 4);
     for done in &done {
-        assert!(stage.output(done).starts_with("git version"), "{}", stage.output(done));
+        assert_eq!(stage.output(done), "the workers\n");
     }
 }
 
@@ -120,4 +124,54 @@ fn a_sandbox_is_told_where_the_job_is_and_others_are_not() {
             .unwrap()
             .contains(&*world.path().to_string_lossy())
     );
+}
+
+#[test]
+fn a_command_that_ends_or_stops_its_guard_ends_itself() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let pids = world.directory("pids");
+    let bob = stage.bob.with("PIDS", &pids);
+    for (signal, says) in [
+        ("KILL", "failed \u{b7} ended, for it had ended its guard"),
+        ("STOP", "failed \u{b7} ended, for it took longer than 2 s"),
+    ] {
+        // One child in its group, one that left it, and one whose parent is gone: all would go on for ever.
+        let lines = format!(
+            "sleep 10000 & echo $! >\"$PIDS/own\"; setsid sleep 10000 & echo $! >\"$PIDS/apart\"; \
+            (setsid sh -c 'echo $$ >\"$PIDS/alone\"; exec sleep 10000' &); echo $$ >\"$PIDS/it\"; \
+            until [ -s \"$PIDS/alone\" ]; do sleep 0.01; done; kill -{signal} $PPID; sleep 10000"
+        );
+        let command = script(&world, signal, &lines);
+        stage.ask(signal);
+        let options = ["--once", "--timeout", "2s", "--env", "PIDS"];
+        stage.start(&bob, &options, &[&command]).wait().success().says(says);
+        for name in ["own", "apart", "alone", "it"] {
+            let pid = fs::read_to_string(pids.join(name)).unwrap();
+            assert!(
+                !Path::new("/proc").join(pid.trim()).exists(),
+                "{name} goes on after {signal}"
+            );
+            fs::remove_file(pids.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_job_has_no_terminal() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let lines = "(: >/dev/tty) 2>/dev/null && echo a terminal || echo none";
+    let command = script(&world, "tty", lines);
+    // What starts it has one.
+    let worker = format!("{command}; exec git parler serve test --once -- {command}");
+    stage.ask("write to it");
+    let served = stage
+        .bob
+        .run("script", ["--quiet", "--return", "--command", &worker, "/dev/null"])
+        .success();
+    assert!(served.out().starts_with("a terminal"), "{}", served.out());
+    assert_eq!(stage.output(&stage.said("done")[0]), "none\n");
 }

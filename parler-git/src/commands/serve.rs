@@ -18,10 +18,11 @@ use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::local_hub::LocalHub;
 use crate::output::Output;
 use crate::text;
 use crate::time::parse_ttl;
-use crate::worker::{Appetite, Argv, Bench, News, Stop, Told, Yard, claim_until_stopped};
+use crate::worker::{Appetite, Argv, Bench, News, Orphans, Stop, Told, Yard, claim_until_stopped};
 
 mod by_hand;
 
@@ -235,6 +236,7 @@ fn work(
     let git = Git::new(program, GitEnvironment::new(variables.chain(clean)));
     let stop = Stop::default();
     let appetite = orders.appetite;
+    let local = LocalHub::of(&context.home);
     let bench = Arc::new(Bench {
         hub: client.hub_id()?,
         executable,
@@ -248,6 +250,7 @@ fn work(
         yard: Yard::make(&orders.workdir)?,
         told: Told::new(answer.head),
         stop: stop.clone(),
+        orphans: Orphans::take_in(move || local.process().ok().flatten()),
         service,
     });
     let (tell, news) = mpsc::channel();

@@ -19,6 +19,7 @@ use parler_protocol::api::ClaimedJob;
 use parler_protocol::{ErrorCode, Fence, HubId, ObjectFormat, ServiceName, TaskStatus};
 use serde_json::{Value, json};
 
+use super::adopted::Orphans;
 use super::command::{End, Prepared, Ran, run};
 use super::job::{Job, Refused, short};
 use super::lease::{Lease, Standing};
@@ -70,6 +71,7 @@ pub(crate) struct Bench {
     pub(crate) yard: Yard,
     pub(crate) told: Told,
     pub(crate) stop: Stop,
+    pub(crate) orphans: Orphans,
 }
 
 /// What whoever looks on is told.
@@ -288,13 +290,14 @@ impl Bench {
             environment: self.environment_of(job, place),
             directory: place.work(),
             input: place.input(),
+            orphans: &self.orphans,
         };
         let ran = run(&prepared, self.timeout, reporter.lease, &self.stop, woken)?;
         Ok(match &ran.end {
             End::Stopped => Outcome::GiveBack(None),
             End::Cancelled => Outcome::Nothing("called off".to_owned()),
             End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
-            End::Exited(_) | End::TimedOut => self.verdict(job, place, ran, tell),
+            End::Exited(_) | End::TimedOut | End::Unguarded => self.verdict(job, place, ran, tell),
         })
     }
 
@@ -403,6 +406,7 @@ impl Bench {
         let (status, note) = match ran.end {
             End::Exited(0) => (TaskStatus::Done, "exit status 0".to_owned()),
             End::Exited(code) => (TaskStatus::Failed, format!("exit status {code}")),
+            End::Unguarded => (TaskStatus::Failed, "ended, for it had ended its guard".to_owned()),
             _ => (
                 TaskStatus::Failed,
                 format!("ended, for it took longer than {} s", self.timeout.as_secs()),

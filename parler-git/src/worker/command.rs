@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use git_remote_parler::git;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::adopted::Orphans;
 use super::capture::Capture;
 use super::guard::{COMMAND_NAME, ENDING_PATIENCE};
 use super::lease::{Lease, Standing};
@@ -37,6 +38,8 @@ pub(super) struct Prepared<'a> {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: PathBuf,
     pub(super) input: PathBuf,
+    /// What it leaves where it ends its guard.
+    pub(super) orphans: &'a Orphans,
 }
 
 /// How a command came to its end.
@@ -52,6 +55,8 @@ pub(super) enum End {
     Lost(String),
     /// The worker was told to stop.
     Stopped,
+    /// It had ended what guards it.
+    Unguarded,
 }
 
 /// What is left of a command.
@@ -89,7 +94,7 @@ pub(super) fn run(
     };
     let mut capture = Capture::default();
     let end = guarded
-        .follow(&watch, &mut capture)
+        .follow(&watch, &mut capture, prepared.orphans)
         .map_err(|error| Error::io("follow the job's command", &error))?;
     let took = begun.elapsed();
     Ok(Ran {
@@ -170,7 +175,7 @@ impl Prepared<'_> {
 }
 
 impl Guarded {
-    fn follow(&mut self, watch: &Watch<'_>, capture: &mut Capture) -> io::Result<End> {
+    fn follow(&mut self, watch: &Watch<'_>, capture: &mut Capture, orphans: &Orphans) -> io::Result<End> {
         let mut verdict = None;
         let mut deadline = None;
         loop {
@@ -204,11 +209,15 @@ impl Guarded {
         // Fails only where it has ended.
         let _ = self.guard.kill();
         let status = self.guard.wait()?;
-        let exited = End::Exited(status.code().unwrap_or_default());
+        if status.code().is_none() {
+            // What it guarded goes on without it, and was started by it to come here.
+            orphans.end();
+            self.read(capture)?;
+        }
         Ok(match (verdict, status.code()) {
             (Some(verdict), _) => verdict,
-            (None, Some(_)) => exited,
-            (None, None) => return Err(io::Error::other("its guard was ended by somebody else")),
+            (None, Some(code)) => End::Exited(code),
+            (None, None) => watch.verdict().unwrap_or(End::Unguarded),
         })
     }
 
