@@ -4,8 +4,8 @@
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
     AgentList, BeginUpload, ChangeMember, ClaimJob, ClaimRenewed, ClaimedJob, CreateInvite, CreateRoom, CreateToken,
-    Cursor, InviteCreated, InviteList, InvitesRevoked, JobList, JobSummary, Join, JoinPending, MemberList, OpenDm,
-    OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RenewClaim, RoomAnswer, RoomList, Serve,
+    Cursor, InviteCreated, InviteList, InvitesRevoked, JobFilter, JobList, JobSummary, Join, JoinPending, MemberList,
+    OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RenewClaim, RoomAnswer, RoomList, Serve,
     SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress, WantedBundles,
 };
 use parler_protocol::paths::{self, template};
@@ -23,7 +23,9 @@ const POST_REFUSALS: &[Code] = &[
     Code::BlobMismatch,
     Code::IdempotencyConflict,
     Code::JobState,
+    Code::NameTaken,
     Code::NoLongerKept,
+    Code::NotServing,
     Code::ObjectFormatMismatch,
     Code::RefDirectoryConflict,
     Code::RefMoved,
@@ -142,7 +144,13 @@ pub(crate) fn calls() -> Vec<Call> {
             .takes::<Serve>()
             .answers(Answer::json::<RoomAnswer>(200, "Its room, which there was.").with(head))
             .answers(Answer::json::<RoomAnswer>(201, "Its room, which was made.").with(head))
-            .refuses(&[Code::NotFound, Code::NotServing, Code::StorageFull]),
+            .refuses(&[
+                Code::ApprovalPending,
+                Code::ApprovalRefused,
+                Code::NotFound,
+                Code::NotServing,
+                Code::StorageFull,
+            ]),
         Call::post(template::CLAIMS, services::claim)
             .called("claimJob", "Ask for a job")
             .takes::<ClaimJob>()
@@ -164,6 +172,10 @@ pub(crate) fn calls() -> Vec<Call> {
             .called("listJobs", "The jobs of a service")
             .query::<Seq>("after", "The last job already had.")
             .query::<u32>("limit", "Jobs at most; never more than 1000.")
+            .query::<JobFilter>(
+                "state",
+                "Those that may still come to a result, or those that were given up.",
+            )
             .answers(Answer::json::<JobList>(200, "In the order they came.").with(head)),
         Call::post(template::JOB_RETRY, services::retry)
             .called("retryJob", "Offer a dead job again")
@@ -256,7 +268,12 @@ pub(crate) fn calls() -> Vec<Call> {
             .takes::<BeginUpload>()
             .answers(Answer::json::<UploadProgress>(200, "It had been begun before.").with(BEGUN_HEADERS))
             .answers(Answer::json::<UploadProgress>(201, "It is begun.").with(BEGUN_HEADERS))
-            .refuses(&[Code::IdempotencyConflict, Code::RateLimited, Code::StorageFull]),
+            .refuses(&[
+                Code::IdempotencyConflict,
+                Code::NameTaken,
+                Code::RateLimited,
+                Code::StorageFull,
+            ]),
         Call::get(template::UPLOAD, uploads::get)
             .called("showUpload", "How far an upload is")
             .answers(Answer::json::<UploadProgress>(200, "So far.").with(UPLOAD_HEADERS))

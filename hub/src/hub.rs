@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use parler_protocol::HubId;
+use parler_protocol::{HubId, limits};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -166,9 +166,17 @@ impl Hub {
             // They take space and nothing else: no reason not to serve.
             Err(error) => tracing::warn!(%error, "cannot look for blobs that no message brought"),
         }
+        let now = self.options.clock.now_ms();
+        let until = now.saturating_add(i64::try_from(limits::RESTART_LEASE.as_millis()).unwrap_or(i64::MAX));
+        match self.store.extend_leases(now, until).await {
+            Ok(0) => {}
+            Ok(extended) => tracing::info!(extended, "jobs whose workers have a minute to come back"),
+            // They are offered to others, and nothing is lost but work.
+            Err(error) => tracing::warn!(%error, "cannot give the workers of jobs time to come back"),
+        }
         let hub = self.store.hub();
-        let (blobs, limits) = (Arc::clone(&self.blobs), self.options.limits.clone());
-        let uploads = Uploads::open(blobs, limits, self.options.clock.now_ms()).await;
+        let (blobs, hub_limits) = (Arc::clone(&self.blobs), self.options.limits.clone());
+        let uploads = Uploads::open(blobs, hub_limits, self.options.clock.now_ms()).await;
         Ok(Arc::new(HubState {
             hub,
             authorities: Authorities::new(bound, self.options.tls.is_some(), &self.options.authorities),

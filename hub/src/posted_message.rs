@@ -90,6 +90,11 @@ impl PostedMessage {
         })
     }
 
+    /// Names it in its room.
+    pub(crate) fn id(&self) -> MessageId {
+        self.id
+    }
+
     /// Whether it carries refs or a bundle.
     pub(crate) fn is_push(&self) -> bool {
         carries_git(&self.parts)
@@ -183,11 +188,17 @@ impl PostedMessage {
         receipts.collect()
     }
 
-    /// Whether it is a job of this service, or says what became of one. Refuses a job that is not of the form that every
-    /// worker understands, that is for another service, or that comes back to one that it is for.
+    /// Whether it is a job of this service, or says what became of one. Refuses what is not of the form that every reader
+    /// understands, and a job that is for another service, or that comes back to one that it is for.
     pub(crate) fn check_for(&self, service: &ServiceName) -> Result<bool, Refusal> {
         let kinds: Vec<_> = self.parts.iter().map(Part::kind).collect();
         let named = |kind| kinds.iter().filter(|named| **named == kind).count();
+        // Each names its message: one that the hub cannot read could be a word about a job to others.
+        if self.receipts().len() != named(part_kind::TASK) {
+            return Err(Refusal::bad_request(
+                "a com.parler.task part is of the documented form here, and task the id of a message",
+            ));
+        }
         if named(part_kind::DISPATCH) == 0 {
             return Ok(named(part_kind::TASK) > 0);
         }

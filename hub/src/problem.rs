@@ -114,7 +114,7 @@ impl From<StoreError> for Refusal {
             StoreError::LastOwner(_) => ErrorCode::LastOwner,
             StoreError::RoomReserved(_) | StoreError::ServiceReserved(_) => ErrorCode::NameReserved,
             StoreError::NameTaken(..) => ErrorCode::NameTaken,
-            StoreError::NotServing(_) => ErrorCode::NotServing,
+            StoreError::NotServing(_) | StoreError::NotYourPlace(..) => ErrorCode::NotServing,
             StoreError::StaleFence(_) => ErrorCode::StaleFence,
             StoreError::JobState(..) => ErrorCode::JobState,
             StoreError::BadReceipt(_) => ErrorCode::BadRequest,

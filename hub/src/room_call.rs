@@ -6,6 +6,7 @@ use std::future::Future;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::response::Response;
+use parler_protocol::api::RoomAnswer;
 use parler_protocol::{ErrorCode, RoomName, ServiceName};
 
 use crate::answer::tell_head;
@@ -79,15 +80,29 @@ impl RoomCall {
         }
     }
 
-    /// Makes the caller one that may ask this service for jobs, which every agent of the hub may.
-    pub(crate) async fn enter_service(&self) -> Result<(), Refusal> {
+    /// The room of this service where the caller may ask it for jobs, which every agent of the hub may, and is not in it.
+    pub(crate) async fn service_to_enter(&self) -> Result<Option<RoomAnswer>, Refusal> {
         let (agent, room) = (self.principal.agent, &self.room);
         // A token is no member; its grant is looked at like everywhere.
         if self.token.is_some() || self.store().room(agent, room).await.is_ok() {
+            return Ok(None);
+        }
+        let found = self.store().service_to_enter(agent, room, self.any_name()).await?;
+        Ok(Some(found))
+    }
+
+    /// All agents of the local hub are one user's.
+    fn any_name(&self) -> bool {
+        self.state.options.local.is_some()
+    }
+
+    /// Makes the caller one that may ask this service for jobs, where it is not one.
+    pub(crate) async fn enter_service(&self) -> Result<(), Refusal> {
+        if self.service_to_enter().await?.is_none() {
             return Ok(());
         }
-        // All agents of the local hub are one user's.
-        let (any_name, now) = (self.state.options.local.is_some(), self.state.now_ms());
+        let (agent, room) = (self.principal.agent, &self.room);
+        let (any_name, now) = (self.any_name(), self.state.now_ms());
         let (entered, is_new) = self.store().enter_service(agent, room, any_name, now).await?;
         if is_new {
             self.state.wake.notify_joined(agent);

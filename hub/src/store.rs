@@ -462,8 +462,14 @@ pub trait Store: Queue {
     /// The tokens that the agent made, and those for rooms it owns, by name.
     async fn tokens(&self, agent: AgentId) -> Result<Vec<TokenSummary>, StoreError>;
 
-    /// Ends a token, for its maker or an owner of one of its rooms. What it works on is given back.
-    async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError>;
+    /// Ends a token, for its maker or an owner of one of its rooms. What it works on is given back, and what it asked for
+    /// given up. What it was, and all its rooms, whoever may know of them.
+    async fn revoke_token(
+        &self,
+        by: AgentId,
+        name: &TokenName,
+        now: i64,
+    ) -> Result<(TokenSummary, Vec<RoomName>), StoreError>;
 
     /// The room ([`Need::Head`]).
     async fn room(&self, agent: AgentId, room: &RoomName) -> Result<RoomAnswer, StoreError> {

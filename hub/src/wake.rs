@@ -1,4 +1,5 @@
-//! Tells those who wait that a room's log grew, that an agent came into a room, or that its readers did something. A hint
+//! Tells those who wait that a room's log grew, that an agent came into a room, that its readers did something, or that there
+//! is work in it. A hint
 //! and nothing more: it may come late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and
 //! once before.
 
@@ -30,12 +31,18 @@ pub trait Wake: Send + Sync + 'static {
     /// From now on hears of such departures from this room.
     fn subscribe_left(&self, room: &str) -> FactSubscription;
 
-    /// Says that what is known of a room beside its log may have changed: a cursor, a download, who waits, a job that was
-    /// given back. Never blocks. `room` is [`parler_protocol::RoomName::key`].
+    /// Says that what is known of a room beside its log may have changed: a cursor, a download, who waits. Never blocks. `room` is [`parler_protocol::RoomName::key`].
     fn notify_facts(&self, room: &str);
 
     /// From now on hears of such changes in this room.
     fn subscribe_facts(&self, room: &str) -> FactSubscription;
+
+    /// Says that there may be a job in this room for whoever waits for one, or sooner than was said. Never blocks. `room` is
+    /// [`parler_protocol::RoomName::key`].
+    fn notify_jobs(&self, room: &str);
+
+    /// From now on hears of such jobs in this room, and of departures from it.
+    fn subscribe_jobs(&self, room: &str) -> FactSubscription;
 }
 
 /// [`Wake`] within one process.
@@ -44,6 +51,7 @@ pub struct LocalWake {
     rooms: Arc<Topics<String, Option<Head>>>,
     agents: Arc<Topics<AgentId, ()>>,
     facts: Arc<Topics<String, ()>>,
+    jobs: Arc<Topics<String, ()>>,
     departures: Arc<Topics<String, ()>>,
 }
 
@@ -131,7 +139,7 @@ impl Wake for LocalWake {
             // No news of the log, and yet a reason to read it. The room may be gone: another one under its name begins anew.
             sender.send_modify(|known| *known = None);
         }
-        for topic in [&self.departures, &self.facts] {
+        for topic in [&self.departures, &self.facts, &self.jobs] {
             let sender = topic.lock().get(room).cloned();
             if let Some(sender) = sender {
                 sender.send_replace(());
@@ -152,6 +160,17 @@ impl Wake for LocalWake {
 
     fn subscribe_facts(&self, room: &str) -> FactSubscription {
         FactSubscription(self.facts.subscribe(room.to_owned()))
+    }
+
+    fn notify_jobs(&self, room: &str) {
+        let sender = self.jobs.lock().get(room).cloned();
+        if let Some(sender) = sender {
+            sender.send_replace(());
+        }
+    }
+
+    fn subscribe_jobs(&self, room: &str) -> FactSubscription {
+        FactSubscription(self.jobs.subscribe(room.to_owned()))
     }
 }
 
@@ -179,7 +198,7 @@ impl JoinSubscription {
     }
 }
 
-/// Hears of changes among the readers of one room, or of departures from it, until it is dropped.
+/// Hears of changes among the readers of one room, of jobs in it, or of departures from it, until it is dropped.
 #[derive(Debug)]
 pub struct FactSubscription(Listener<String, ()>);
 

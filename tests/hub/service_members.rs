@@ -20,7 +20,7 @@ async fn leave(by: &Agent, agent: &Agent) {
 }
 
 /// Another worker, by an invite.
-async fn another_worker(hub: &TestHub, by: &Agent, name: &str) -> Agent {
+pub(crate) async fn another_worker(hub: &TestHub, by: &Agent, name: &str) -> Agent {
     let other = hub.agent(name).await;
     let invited = by.post(paths::INVITES, &json!({ "room": "svc.review" })).await;
     let code = invited.expect(201).json::<serde_json::Value>()["code"].clone();
@@ -86,9 +86,9 @@ async fn a_newcomers_job_brings_its_bundle_in_either_way() {
     let hub = TestHub::start().await;
     let worker = hub.agent("worker").await;
     serve(&worker).await.expect(201).head();
-    let push = |bundle: &[u8], of: char| {
+    let push = |by: &str, bundle: &[u8], of: char| {
         Push::new()
-            .branch(&format!("of/{of}"), None, Some(oid(of)))
+            .moving(&format!("refs/requests/{by}/heads/main"), None, Some(oid(of)))
             .bundle(bundle)
             .part(job_part())
     };
@@ -96,7 +96,7 @@ async fn a_newcomers_job_brings_its_bundle_in_either_way() {
 
     let alice = hub.agent("alice").await;
     let small = bytes(1000, 1);
-    let message = push(&small, 'a').sign(&alice, &unseen(&alice));
+    let message = push("alice", &small, 'a').sign(&alice, &unseen(&alice));
     let posted = alice.post_with_blob(&room, &message.body, &small).await;
     posted.expect(201).head();
 
@@ -111,7 +111,7 @@ async fn a_newcomers_job_brings_its_bundle_in_either_way() {
     };
     let path = paths::upload(&room, &upload.upload);
     bob.send("PATCH", &path, fields, large.clone()).await.expect(200).head();
-    let message = push(&large, 'b').sign(&bob, &unseen(&bob));
+    let message = push("bob", &large, 'b').sign(&bob, &unseen(&bob));
     let fields = |request: hyper::http::request::Builder| {
         request
             .header("content-type", "application/json")
@@ -121,6 +121,11 @@ async fn a_newcomers_job_brings_its_bundle_in_either_way() {
         .await
         .expect(201)
         .head();
+    // Where another's is it moves nothing, and whoever tried is none the worse for it.
+    let theirs = push("alice", &small, 'c').sign(&bob, &unseen(&bob));
+    bob.post_with_blob(&room, &theirs.body, &small)
+        .await
+        .problem(ErrorCode::NotServing);
     for expected in [small, large] {
         let held = claim(&worker).await;
         let blob = paths::blob(&room, &BundleId::of(&expected));

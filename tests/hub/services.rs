@@ -425,6 +425,10 @@ async fn jobs_lead_to_jobs_so_far_and_never_back() {
         json!({ "id": MessageId::generate(), "parts": [{ "kind": "com.parler.dispatch", "to": "review" }] });
     let path = paths::messages(&service().room());
     alice.post(&path, &malformed).await.problem(ErrorCode::BadRequest);
+    let listed = json!({ "kind": "com.parler.dispatch", "role": "review", "chain": ["a"], "causedBy": ["svc.a", 7] });
+    let listed = json!({ "id": MessageId::generate(), "parts": [listed] });
+    let told = alice.post(&path, &listed).await.problem(ErrorCode::BadRequest);
+    assert!(told.detail.contains("documented form"), "{}", told.detail);
     let unnamed = json!({ "kind": "com.parler.dispatch", "role": "review", "chain": ["not a name"] });
     let unnamed = json!({ "id": MessageId::generate(), "parts": [unnamed] });
     alice.post(&path, &unnamed).await.problem(ErrorCode::BadRequest);

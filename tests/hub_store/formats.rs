@@ -26,6 +26,8 @@ const TOKEN: [u8; 32] = [5; 32];
 /// What this program writes.
 const NEWEST: u32 = 5;
 const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
+/// The longest that there is.
+const LEASE_MS: i64 = 3600 * 1000;
 
 fn alice() -> Principal {
     Principal {
@@ -139,7 +141,7 @@ async fn write_job(store: &SqliteStore) {
         by: worker.agent,
         room: service,
         id: id(7),
-        lease_ms: CENTURY_MS,
+        lease_ms: LEASE_MS,
         own: false,
         now: NOW,
     };
@@ -153,13 +155,16 @@ async fn read_job(store: &SqliteStore) {
         seq: Seq::new(1),
         number: 1,
     };
-    let page = store.jobs(worker.agent, &service, Seq::ZERO, 10, NOW).await.unwrap();
+    let page = store
+        .jobs(worker.agent, &service, Seq::ZERO, 10, None, NOW)
+        .await
+        .unwrap();
     let jobs: Vec<_> = page
         .jobs
         .iter()
         .map(|job| (job.id, job.state, job.lease_until))
         .collect();
-    assert_eq!(jobs, [(id(8), JobState::Claimed, Some(NOW + CENTURY_MS))]);
+    assert_eq!(jobs, [(id(8), JobState::Claimed, Some(NOW + LEASE_MS))]);
     let done = Append {
         queue: QueueWord {
             receipts: vec![(id(8), TaskStatus::Done)],

@@ -182,6 +182,31 @@ async fn tokens_go_with_their_maker_and_give_back_what_they_have_when_they_are_r
 }
 
 #[tokio::test]
+async fn what_a_token_asked_for_its_maker_calls_off_and_its_end_gives_up() {
+    let (fixture, worker) = service().await;
+    let (alice, bob) = (requester(&fixture, "alice").await, requester(&fixture, "bob").await);
+    let asks = make_token(&fixture, &alice, "asks", TokenScope::Post).await;
+    let mut ids = Vec::new();
+    for what in ["claimed", "called off", "waiting"] {
+        ids.push(fixture.append(job(&asks, what)).await.unwrap().posted.id);
+    }
+    let held = claim(&fixture, &worker, NOW).await.unwrap();
+    assert_eq!(id_of(&held), ids[0]);
+    let off = |by: &Principal| receipt(by, ids[1], TaskStatus::Cancelled, None, NOW);
+    let refused = fixture.append(off(&bob)).await;
+    assert!(matches!(refused, Err(StoreError::BadReceipt(_))), "{refused:?}");
+    fixture.append(off(&alice)).await.unwrap();
+
+    let name = "asks".parse().unwrap();
+    let (_, rooms) = fixture.store.revoke_token(alice.agent, &name, NOW).await.unwrap();
+    assert_eq!(rooms, [room(SERVICE)]);
+    let ended = [(JobState::Dead, 0), (JobState::Cancelled, 0), (JobState::Dead, 0)];
+    assert_eq!(states(&fixture, &alice, NOW).await, ended);
+    assert_eq!(renew(&fixture, &worker, &held, NOW).await.unwrap(), Renewal::Cancelled);
+    assert_eq!(claim(&fixture, &worker, NOW).await, None);
+}
+
+#[tokio::test]
 async fn a_service_that_all_have_left_is_whose_comes_first_and_one_made_anew_knows_no_jobs() {
     let (fixture, worker) = service().await;
     leave(&fixture, &worker, &worker, NOW).await;

@@ -144,7 +144,7 @@ impl Worker {
     async fn is_over(&self) -> bool {
         let page = self
             .store
-            .jobs(self.by.agent, &room(SERVICE), Seq::ZERO, 1000, self.now())
+            .jobs(self.by.agent, &room(SERVICE), Seq::ZERO, 1000, None, self.now())
             .await
             .unwrap();
         for job in page.jobs.iter().filter(|job| job.state == JobState::Dead) {

@@ -1,11 +1,6 @@
 //! The queue of a service: who gets which job, how long it is whose, and how it ends. Time is what each call brings.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use parler_hub::store::{
-    Append, Appended, Claim, HeldJob, MayServe, Principal, Queue, QueueWord, Renewal, Store, StoreError,
-};
+use parler_hub::store::{Append, Appended, Claim, HeldJob, MayServe, Principal, Queue, QueueWord, Renewal, StoreError};
 use parler_protocol::api::{JobState, JobSummary};
 use parler_protocol::limits::MAX_JOB_ATTEMPTS;
 use parler_protocol::{AgentId, Fence, Message, MessageId, Seq, TaskStatus};
@@ -89,6 +84,11 @@ pub(crate) async fn claim(fixture: &Fixture, by: &Principal, now: i64) -> Option
     fixture.store.claim(claim).await.unwrap().job
 }
 
+/// It is the worker's until then.
+pub(crate) fn until(lease_until: i64, is_sooner: bool) -> Renewal {
+    Renewal::Until { lease_until, is_sooner }
+}
+
 pub(crate) fn id_of(job: &HeldJob) -> MessageId {
     Message::parse(&job.stored).unwrap().id
 }
@@ -97,10 +97,10 @@ fn author_of(job: &HeldJob) -> AgentId {
     Message::parse(&job.stored).unwrap().from.id
 }
 
-async fn jobs(fixture: &Fixture, by: &Principal, now: i64) -> Vec<JobSummary> {
+pub(crate) async fn jobs(fixture: &Fixture, by: &Principal, now: i64) -> Vec<JobSummary> {
     let page = fixture
         .store
-        .jobs(by.agent, &room(SERVICE), Seq::ZERO, 1000, now)
+        .jobs(by.agent, &room(SERVICE), Seq::ZERO, 1000, None, now)
         .await
         .unwrap();
     assert_eq!(page.next, None);
@@ -209,7 +209,7 @@ async fn renewed_in_time_it_stays_and_given_back_it_counts_for_nothing() {
             .renew(worker.agent, &room(SERVICE), held.fence, LEASE_MS, now)
             .await
             .unwrap();
-        assert_eq!(renewed, Renewal::Until(now + LEASE_MS));
+        assert_eq!(renewed, until(now + LEASE_MS, false));
     }
     // A restart forgets nothing.
     let fixture = fixture.restart().await;
@@ -396,7 +396,7 @@ async fn a_receipt_is_one_word_about_the_job_of_its_fence() {
     assert!(matches!(fixture.append(fenced).await, Err(StoreError::BadReceipt(_))));
     let listed = fixture
         .store
-        .jobs(channel.agent, &room("build"), Seq::ZERO, 10, NOW)
+        .jobs(channel.agent, &room("build"), Seq::ZERO, 10, None, NOW)
         .await;
     assert!(matches!(listed, Err(StoreError::NotFound)));
 }
@@ -497,7 +497,7 @@ async fn jobs_are_listed_in_pages() {
     for expected in [2, 2, 1] {
         let page = fixture
             .store
-            .jobs(worker.agent, &room(SERVICE), after, 2, NOW)
+            .jobs(worker.agent, &room(SERVICE), after, 2, None, NOW)
             .await
             .unwrap();
         assert_eq!(page.jobs.len(), expected);
@@ -509,69 +509,7 @@ async fn jobs_are_listed_in_pages() {
     let stranger = fixture.agent("stranger").await;
     let refused = fixture
         .store
-        .jobs(stranger.agent, &room(SERVICE), Seq::ZERO, 2, NOW)
+        .jobs(stranger.agent, &room(SERVICE), Seq::ZERO, 2, None, NOW)
         .await;
     assert!(matches!(refused, Err(StoreError::NotFound)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_workers_complete_each_job_once() {
-    const WORKERS: usize = 20;
-    const JOBS: usize = 200;
-    let (fixture, worker) = service().await;
-    let mut requesters = Vec::new();
-    for number in 0..4 {
-        requesters.push(requester(&fixture, &format!("requester{number}")).await);
-    }
-    let mut all = BTreeSet::new();
-    for number in 0..JOBS {
-        all.insert(dispatch(&fixture, &requesters[number % 4], "review").await.posted.seq);
-    }
-    let mut tasks = Vec::new();
-    for number in 0..WORKERS {
-        let by = another_worker(&fixture, &format!("worker{number}")).await;
-        let store = Arc::clone(&fixture.store);
-        tasks.push(tokio::spawn(async move {
-            let (mut done, mut number) = (Vec::new(), 0);
-            loop {
-                let claim = Claim {
-                    by: by.agent,
-                    room: room(SERVICE),
-                    id: MessageId::generate(),
-                    lease_ms: LEASE_MS,
-                    own: false,
-                    now: NOW,
-                };
-                let Some(held) = store.claim(claim).await.unwrap().job else {
-                    return done;
-                };
-                number += 1;
-                // Some give it back first.
-                if number % 5 == 0 {
-                    store.release(by.agent, &room(SERVICE), held.fence, NOW).await.unwrap();
-                    continue;
-                }
-                let receipt = receipt(&by, id_of(&held), TaskStatus::Done, Some(held.fence), NOW);
-                store.append(receipt).await.unwrap();
-                done.push((held.fence.seq, held.fence.number));
-            }
-        }));
-    }
-    let mut by_seq = BTreeMap::new();
-    let mut numbers = BTreeSet::new();
-    for task in tasks {
-        for (seq, number) in task.await.unwrap() {
-            assert_eq!(by_seq.insert(seq, number), None, "{seq} was completed twice");
-            assert!(numbers.insert(number), "two claims have number {number}");
-        }
-    }
-    // Whoever gave the last one back may have been the last to look.
-    while let Some(held) = claim(&fixture, &worker, NOW).await {
-        let done = receipt(&worker, id_of(&held), TaskStatus::Done, Some(held.fence), NOW);
-        fixture.append(done).await.unwrap();
-        assert_eq!(by_seq.insert(held.fence.seq, held.fence.number), None);
-    }
-    assert_eq!(by_seq.into_keys().collect::<BTreeSet<_>>(), all);
-    assert_eq!(states(&fixture, &worker, NOW).await, vec![(JobState::Done, 0); JOBS]);
-    assert_eq!(fixture.messages(&worker, SERVICE).await.len(), 2 * JOBS);
 }

@@ -5,6 +5,7 @@
 
 mod blob_files;
 mod blobs;
+mod claims;
 mod contacts;
 mod faults;
 mod formats;

@@ -173,9 +173,9 @@ async fn a_token_ends_when_its_maker_or_an_owner_says_so() {
     assert_eq!(store.tokens(alice.agent).await.unwrap().len(), 1);
     hub.append(job("deploy", 1, "build", "x")).await.unwrap();
 
-    let revoked = store.revoke_token(alice.agent, &name("Deploy"), NOW + 1).await.unwrap();
+    let (revoked, _) = store.revoke_token(alice.agent, &name("Deploy"), NOW + 1).await.unwrap();
     assert_eq!((revoked.revoked_at, revoked.last_used), (Some(NOW + 1), Some(NOW)));
-    let again = store.revoke_token(bob.agent, &name("deploy"), NOW + 2).await.unwrap();
+    let (again, _) = store.revoke_token(bob.agent, &name("deploy"), NOW + 2).await.unwrap();
     assert_eq!(again.revoked_at, Some(NOW + 1));
     assert!(is_not_found(hub.append(job("deploy", 1, "build", "x")).await));
     let holder = store.token(HASH).await.unwrap().unwrap();

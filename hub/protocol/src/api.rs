@@ -26,7 +26,9 @@ fn is_false(flag: &bool) -> bool {
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
-pub use services::{ClaimJob, ClaimRenewed, ClaimedJob, JobList, JobState, JobSummary, Party, RenewClaim, Serve};
+pub use services::{
+    ClaimJob, ClaimRenewed, ClaimedJob, JobFilter, JobList, JobState, JobSummary, Party, RenewClaim, Serve,
+};
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
 /// it has no `Debug`.

@@ -72,6 +72,8 @@ pub const STREAM_LOST: Duration = Duration::from_secs(45);
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(300);
 /// Shortest time for which a job can be claimed.
 pub const MIN_LEASE: Duration = Duration::from_secs(15);
+/// How long a claimed job stays its worker's at least when a hub begins to serve: while it was away nobody could renew.
+pub const RESTART_LEASE: Duration = Duration::from_secs(60);
 /// Longest time for which a job can be claimed at once.
 pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// How many may take a job and never be heard of again, before nobody else is offered it.

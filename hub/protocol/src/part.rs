@@ -413,12 +413,27 @@ pub struct DispatchPart {
     /// The role: the service's name.
     pub role: String,
     /// The job on which its sender works, where this one is for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "with_named_fields"
+    )]
     pub caused_by: Option<Cause>,
     /// The services whose jobs stand above this one, the first of them first. None of them is there twice, nor this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::MAX_JOB_DEPTH))]
     pub chain: Vec<ServiceName>,
+}
+
+/// An object, or null. serde would take a list of the fields as well, which no other reader expects.
+fn with_named_fields<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: serde::de::DeserializeOwned,
+    D: serde::Deserializer<'de>,
+{
+    let value = Option::<serde_json::Map<String, Value>>::deserialize(deserializer)?;
+    let read = value.map(|fields| T::deserialize(Value::Object(fields)));
+    read.transpose().map_err(serde::de::Error::custom)
 }
 
 /// A job that another one is for.

@@ -18,6 +18,13 @@ impl RefName {
         format!("{PLACES}{}/{}", component(name.as_str()), self.without_refs()).parse()
     }
 
+    /// Whether it is below the place of whoever asks under this name.
+    pub fn is_place_of(&self, name: &AgentName) -> bool {
+        let below = self.as_str().strip_prefix(PLACES);
+        let below = below.and_then(|rest| rest.strip_prefix(&component(name.as_str())));
+        below.is_some_and(|rest| rest.starts_with('/'))
+    }
+
     /// The ref as its sender calls it, where this is such a place: `refs/heads/main` of `refs/requests/alice/heads/main`.
     pub fn requested(&self) -> Option<Self> {
         let (_, rest) = self.as_str().strip_prefix(PLACES)?.split_once('/')?;
@@ -66,6 +73,7 @@ mod tests {
         let name: RefName = name.parse().unwrap();
         let place = name.requested_by(&agent.parse().unwrap()).unwrap();
         assert_eq!(place.requested(), Some(name), "{place}");
+        assert!(place.is_place_of(&agent.parse().unwrap()), "{place}");
         place.to_string()
     }
 
@@ -90,6 +98,10 @@ mod tests {
         }
         let long: RefName = format!("refs/heads/{}", "a".repeat(4080)).parse().unwrap();
         assert!(long.requested_by(&"alice".parse().unwrap()).is_err());
+        for other in ["refs/requests/al/x", "refs/requests/alice2/x", "refs/heads/alice/x"] {
+            let other: RefName = other.parse().unwrap();
+            assert!(!other.is_place_of(&"alice".parse().unwrap()), "{other}");
+        }
         for other in ["refs/heads/main", "refs/requests/alice", "refs/requests/a/parler/x"] {
             assert_eq!(other.parse::<RefName>().unwrap().requested(), None, "{other}");
         }

@@ -18,7 +18,7 @@ use crate::posted_message::{PostHeaders, PostedMessage};
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
-use crate::store::{Append, Appended, LogPage, NewBlob};
+use crate::store::{Append, Appended, LogPage, NewBlob, StoreError};
 use crate::uploads::Place;
 use crate::while_member::Reader;
 
@@ -282,20 +282,21 @@ fn upload_of(headers: &HeaderMap) -> Result<Option<UploadId>, Refusal> {
 /// Reads a message and checks all that can be checked without the store's writer.
 async fn checked(call: &RoomCall, headers: &PostHeaders, message: &[u8]) -> Result<PostedMessage, Refusal> {
     let message = PostedMessage::parse(message)?;
-    let is_of_job = match ServiceName::of_room(&call.room) {
-        None => false,
-        Some(service) => {
-            let is_of_job = message.check_for(&service)?;
-            if message.is_dispatch() {
-                call.enter_service().await?;
-            }
-            is_of_job
+    let (mut is_of_job, mut to_enter) = (false, None);
+    if let Some(service) = ServiceName::of_room(&call.room) {
+        is_of_job = message.check_for(&service)?;
+        if message.is_dispatch() {
+            to_enter = call.service_to_enter().await?;
         }
-    };
+    }
     // Whoever has the token could say any key is a job's: the signature shows that the job has it. A job carries its
     // requester's identity to whoever works on it, and its end that one's.
     if message.is_push() || is_of_job || headers.signed_by.is_some() {
-        let room = call.run(|| call.store().room(call.principal.agent, &call.room)).await?;
+        let room = match &to_enter {
+            Some(room) => room.clone(),
+            None => call.run(|| call.store().room(call.principal.agent, &call.room)).await?,
+        };
+        let head = room.head;
         message
             .check_signature(
                 &call.state.hub,
@@ -304,9 +305,25 @@ async fn checked(call: &RoomCall, headers: &PostHeaders, message: &[u8]) -> Resu
                 headers.signed_by,
                 call.state.now_ms(),
             )
-            .map_err(|refusal| refusal.with_head(room.head))?;
+            .map_err(|refusal| match to_enter {
+                Some(_) => refusal,
+                None => refusal.with_head(head),
+            })?;
+    }
+    // Who has left does not come back by asking what became of what it posted.
+    if to_enter.is_some() && !has_posted(call, headers, &message).await? {
+        call.enter_service().await?;
     }
     Ok(message)
+}
+
+async fn has_posted(call: &RoomCall, headers: &PostHeaders, message: &PostedMessage) -> Result<bool, Refusal> {
+    let (agent, id) = (call.principal.agent, message.id());
+    let key = headers.key.clone().unwrap_or_else(|| id.to_string());
+    let known = call
+        .store()
+        .has_posted(agent, &call.room, id, &key, call.state.now_ms());
+    Ok(known.await?)
 }
 
 fn append_of(call: &RoomCall, message: PostedMessage, headers: PostHeaders, blob: Option<NewBlob>) -> Append {
@@ -316,6 +333,7 @@ fn append_of(call: &RoomCall, message: PostedMessage, headers: PostHeaders, blob
 
 async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
     // Its bytes may have taken a while to come: a lease is judged by the time at which the message is stored.
+    let is_job = append.queue.is_job;
     let append = || Append {
         now: call.state.now_ms(),
         ..append.clone()
@@ -325,6 +343,9 @@ async fn store(call: &RoomCall, append: Append) -> Result<Response, Refusal> {
     if appended.is_new {
         call.state.metrics.messages.inc();
         call.state.wake.notify(&call.room.key(), appended.posted.head);
+        if is_job {
+            call.state.wake.notify_jobs(&call.room.key());
+        }
     }
     answer(call, &appended).await
 }
@@ -334,8 +355,13 @@ async fn answer(call: &RoomCall, appended: &Appended) -> Result<Response, Refusa
         return room_json(StatusCode::CREATED, &appended.posted, &appended.posted.head);
     }
     // The first answer again, in which the head is that of then; the header tells today's.
-    let room = call.store().room(call.principal.agent, &call.room).await?;
-    room_json(StatusCode::OK, &appended.posted, &room.head)
+    let head = match call.store().room(call.principal.agent, &call.room).await {
+        Ok(room) => room.head,
+        // Who has left the room is told of its own message, and of nothing since.
+        Err(StoreError::NotFound) => appended.posted.head,
+        Err(error) => return Err(error.into()),
+    };
+    room_json(StatusCode::OK, &appended.posted, &head)
 }
 
 /// The claim that what is posted speaks of.

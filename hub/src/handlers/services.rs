@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{RawPathParams, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use parler_protocol::api::{ClaimJob, ClaimRenewed, ClaimedJob, JobList, RenewClaim, Serve};
+use parler_protocol::api::{ClaimJob, ClaimRenewed, ClaimedJob, JobFilter, JobList, RenewClaim, Serve};
 use parler_protocol::{Fence, Seq, ServiceName, limits};
 use serde_json::value::RawValue;
 
@@ -62,17 +62,16 @@ pub(crate) async fn claim(
         let _counted = Counted::one_more(&call.state.metrics.long_polls);
         let mut waiting = call.state.presence.waiting(call.principal.agent);
         waiting.in_room(&call.room.key());
-        // That it waits is news to others; whatever comes from here on is news to it.
-        let mut news = call.state.wake.subscribe(&call.room.key());
-        let mut given_back = call.state.wake.subscribe_facts(&call.room.key());
+        // That it waits is news to others, and none to those who wait for a job as well; what there is to do from here on is
+        // news to it.
+        let mut work = call.state.wake.subscribe_jobs(&call.room.key());
         outcome = again(&call, ask()).await?;
         let deadline = tokio::time::sleep(wait);
         let stopping = call.state.stopping();
         tokio::pin!(deadline, stopping);
         while outcome.job.is_none() {
             tokio::select! {
-                _ = news.changed() => {}
-                () = given_back.changed() => {}
+                () = work.changed() => {}
                 () = lease_ends(outcome.next_expiry, call.state.now_ms()) => {}
                 () = &mut deadline => break,
                 () = &mut stopping => break,
@@ -92,10 +91,13 @@ async fn again(call: &RoomCall, claim: Claim) -> Result<ClaimOutcome, Refusal> {
     Ok(call.store().claim(claim).await?)
 }
 
-/// Returns when this lease has ended; never where there is none.
+/// Returns when this lease has ended; never where there is none. None lasts longer than the longest, whatever the clock says.
 async fn lease_ends(at: Option<i64>, now: i64) {
     match at {
-        Some(at) => tokio::time::sleep(Duration::from_millis(at.saturating_sub(now).max(0).unsigned_abs())).await,
+        Some(at) => {
+            let left = Duration::from_millis(at.saturating_sub(now).max(0).unsigned_abs());
+            tokio::time::sleep(left.min(limits::MAX_LEASE)).await;
+        }
         None => std::future::pending().await,
     }
 }
@@ -112,15 +114,16 @@ fn answer(call: &RoomCall, service: ServiceName, outcome: ClaimOutcome) -> Resul
         seq: job.fence.seq,
         fence: job.fence.number,
         lease_until: job.lease_until,
-        lease_ms: job
-            .lease_until
-            .saturating_sub(call.state.now_ms())
-            .max(0)
-            .unsigned_abs(),
+        lease_ms: left_ms(call, job.lease_until),
         attempt: job.attempt,
         job: RawValue::from_string(stored).map_err(Refusal::internal)?,
     };
     room_json(StatusCode::OK, &claimed, &outcome.head)
+}
+
+/// How much of a lease is left, milliseconds. Some went by while the store was busy.
+fn left_ms(call: &RoomCall, lease_until: i64) -> u64 {
+    lease_until.saturating_sub(call.state.now_ms()).max(0).unsigned_abs()
 }
 
 /// `PUT /v1/services/{service}/claims/{seq}`
@@ -140,11 +143,16 @@ pub(crate) async fn renew(
         .await?;
     reached(FailPoint::RenewalStored);
     let renewed = match renewal {
-        Renewal::Until(lease_until) => ClaimRenewed {
-            lease_until,
-            lease_ms: lease_ms.unsigned_abs(),
-            cancelled: false,
-        },
+        Renewal::Until { lease_until, is_sooner } => {
+            if is_sooner {
+                call.state.wake.notify_jobs(&call.room.key());
+            }
+            ClaimRenewed {
+                lease_until,
+                lease_ms: left_ms(&call, lease_until),
+                cancelled: false,
+            }
+        }
         Renewal::Cancelled => ClaimRenewed {
             lease_until: now,
             lease_ms: 0,
@@ -170,21 +178,22 @@ pub(crate) async fn release(call: RoomCall, params: RawPathParams, mut query: Pa
     let fence = Fence { seq, number };
     call.run(|| call.store().release(agent, &call.room, fence, now)).await?;
     reached(FailPoint::ReleaseStored);
-    call.state.wake.notify_facts(&call.room.key());
+    call.state.wake.notify_jobs(&call.room.key());
     let mut response = StatusCode::NO_CONTENT.into_response();
     call.tell_head(&mut response).await;
     Ok(response)
 }
 
-/// `GET /v1/services/{service}/jobs?after=&limit=`
+/// `GET /v1/services/{service}/jobs?after=&limit=&state=`
 pub(crate) async fn jobs(call: RoomCall, params: RawPathParams, mut query: Parameters) -> Result<Response, Refusal> {
     let after: Seq = query.take("after")?.unwrap_or_default();
     let limit = query.take::<u32>("limit")?.unwrap_or(limits::DEFAULT_PAGE_MESSAGES);
+    let only: Option<JobFilter> = query.take("state")?;
     query.finish()?;
     let limit = limit.clamp(1, limits::MAX_PAGE_MESSAGES);
     let (agent, now) = (call.principal.agent, call.state.now_ms());
     let page = call
-        .run(|| call.store().jobs(agent, &call.room, after, limit, now))
+        .run(|| call.store().jobs(agent, &call.room, after, limit, only, now))
         .await?;
     let list = JobList {
         service: service_of(&params)?,
@@ -199,7 +208,7 @@ pub(crate) async fn retry(call: RoomCall, params: RawPathParams) -> Result<Respo
     let seq = seq_of(&params)?;
     let (agent, now) = (call.principal.agent, call.state.now_ms());
     let (job, room) = call.run(|| call.store().retry_job(agent, &call.room, seq, now)).await?;
-    call.state.wake.notify_facts(&call.room.key());
+    call.state.wake.notify_jobs(&call.room.key());
     tracing::info!(%agent, name = %call.principal.name, room = %room.room, %seq, "offers a job again");
     room_json(StatusCode::OK, &job, &room.head)
 }

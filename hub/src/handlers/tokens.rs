@@ -77,10 +77,10 @@ pub(crate) async fn revoke(
         .find(|(param, _)| *param == "name")
         .and_then(|(_, name)| name.parse().ok());
     let name = name.ok_or_else(Refusal::not_found)?;
-    let summary = state.store.revoke_token(principal.agent, &name, state.now_ms()).await?;
-    for grant in &summary.rooms {
+    let (summary, rooms) = state.store.revoke_token(principal.agent, &name, state.now_ms()).await?;
+    for room in rooms {
         // A job that it worked on is for others now.
-        state.wake.notify_facts(&grant.room.key());
+        state.wake.notify_jobs(&room.key());
     }
     tracing::info!(agent = %principal.agent, token = %summary.name, "revoked a token");
     json(StatusCode::OK, &summary)

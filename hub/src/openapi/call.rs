@@ -251,7 +251,9 @@ impl Call {
                 || match code {
                     Code::TokenEnded | Code::TokenScope | Code::Unauthenticated => !self.is_open,
                     Code::NotFound => self.path.contains('{'),
-                    Code::ApprovalPending | Code::ApprovalRefused => self.path.contains("{room}"),
+                    Code::ApprovalPending | Code::ApprovalRefused => {
+                        self.path.contains("{room}") || self.path.contains("{service}")
+                    }
                     Code::RequestTimeout | Code::TooLarge => !self.bodies.is_empty(),
                     _ => false,
                 }

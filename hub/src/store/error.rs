@@ -42,6 +42,9 @@ pub enum StoreError {
     /// The agent does not serve the service.
     #[error("to work on the jobs of '{0}' takes an invite to it")]
     NotServing(RoomName),
+    /// In a service's room who does not serve moves refs in a place of its own.
+    #[error("{0} of '{1}' is not yours to move: it is not below refs/requests/ and your name, and you do not serve")]
+    NotYourPlace(RefName, RoomName),
     /// The job is not the worker's, or no longer.
     #[error("job {0} is not yours, or no longer: its lease ended, another has it, or it is over")]
     StaleFence(Seq),

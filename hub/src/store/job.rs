@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parler_protocol::api::{JobSummary, RoomAnswer};
+use parler_protocol::api::{JobFilter, JobSummary, RoomAnswer};
 use parler_protocol::{AgentId, Fence, Head, MessageId, RoomName, Seq, TaskStatus};
 
 use super::StoreError;
@@ -51,7 +51,7 @@ pub struct Claim {
 pub struct ClaimOutcome {
     /// The job, where there was one.
     pub job: Option<HeldJob>,
-    /// When the next lease of another ends, milliseconds since 1970.
+    /// Where there was none, when the next lease in the room ends, whoever has it, milliseconds since 1970.
     pub next_expiry: Option<i64>,
     /// The log's head.
     pub head: Head,
@@ -73,8 +73,13 @@ pub struct HeldJob {
 /// What came of asking for more time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// It is the worker's until then, milliseconds since 1970.
-    Until(i64),
+    /// It is the worker's.
+    Until {
+        /// Until then, milliseconds since 1970.
+        lease_until: i64,
+        /// Whether that is sooner than it was before.
+        is_sooner: bool,
+    },
     /// Its requester has called it off, or left.
     Cancelled,
 }
@@ -103,6 +108,20 @@ pub trait Queue: Send + Sync + 'static {
         now: i64,
     ) -> Result<(RoomAnswer, bool), StoreError>;
 
+    /// The room of a service, for an agent that may ask it for jobs and need not have done so. `NameTaken` as below.
+    async fn service_to_enter(&self, agent: AgentId, room: &RoomName, any_name: bool)
+    -> Result<RoomAnswer, StoreError>;
+
+    /// Whether the agent has posted a message with this id in the room, or one under this key.
+    async fn has_posted(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        id: MessageId,
+        key: &str,
+        now: i64,
+    ) -> Result<bool, StoreError>;
+
     /// Makes an agent one that may ask a service for jobs. Whether it was not one before. `NameTaken`: it looks like another
     /// member, unless `any_name` is right.
     async fn enter_service(
@@ -115,8 +134,11 @@ pub trait Queue: Send + Sync + 'static {
 
     /// Gives the next job to who asks, or the one that the same request was given. Of the requesters that with the fewest
     /// jobs in work comes first, then whose turn is longest ago; of one requester the oldest job. Nobody is given a job of
-    /// its own. Takes back first what nobody kept in time ([`Need::Claim`](super::Need)).
+    /// its own that has not asked for such. Takes back first what nobody kept in time ([`Need::Claim`](super::Need)).
     async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, StoreError>;
+
+    /// Gives every lease at least until then, as a hub begins to serve: nobody could keep one while it was away. How many.
+    async fn extend_leases(&self, now: i64, until: i64) -> Result<u64, StoreError>;
 
     /// Gives a worker more time for a job that it has ([`Need::Claim`](super::Need)).
     async fn renew(
@@ -140,13 +162,14 @@ pub trait Queue: Send + Sync + 'static {
         now: i64,
     ) -> Result<(JobSummary, RoomAnswer), StoreError>;
 
-    /// Jobs of a service after `after`, at most `limit` of them ([`Need::Jobs`](super::Need)).
+    /// Jobs of a service after `after`, at most `limit` of them, or of those that `only` takes ([`Need::Jobs`](super::Need)).
     async fn jobs(
         &self,
         agent: AgentId,
         room: &RoomName,
         after: Seq,
         limit: u32,
+        only: Option<JobFilter>,
         now: i64,
     ) -> Result<JobPage, StoreError>;
 }

@@ -334,7 +334,12 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn revoke_token(&self, by: AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, StoreError> {
+    async fn revoke_token(
+        &self,
+        by: AgentId,
+        name: &TokenName,
+        now: i64,
+    ) -> Result<(TokenSummary, Vec<RoomName>), StoreError> {
         let name = name.clone();
         self.writer
             .run(SMALL_BYTES, move |batch| tokens::revoke(batch, &by, &name, now))

@@ -40,8 +40,13 @@ impl Push {
     }
 
     /// Moves a branch.
-    pub(crate) fn branch(mut self, name: &str, old: Option<Oid>, new: Option<Oid>) -> Self {
-        let name = format!("refs/heads/{name}").parse().unwrap();
+    pub(crate) fn branch(self, name: &str, old: Option<Oid>, new: Option<Oid>) -> Self {
+        self.moving(&format!("refs/heads/{name}"), old, new)
+    }
+
+    /// Moves a ref.
+    pub(crate) fn moving(mut self, name: &str, old: Option<Oid>, new: Option<Oid>) -> Self {
+        let name = name.parse().unwrap();
         self.updates.push(RefUpdate {
             name,
             old,

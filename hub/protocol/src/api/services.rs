@@ -93,7 +93,8 @@ pub enum JobState {
     Failed,
     /// Called off by who asked for it.
     Cancelled,
-    /// Given up by the hub: too many of those who took it were never heard of again, or who asked for it has left.
+    /// Given up by the hub: too many of those who took it were never heard of again, or who asked for it has left, or was a
+    /// token that was revoked.
     Dead,
 }
 
@@ -139,7 +140,46 @@ impl FromStr for JobState {
     }
 }
 
-/// `GET /v1/services/{service}/jobs?after=&limit=`
+/// Which jobs are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum JobFilter {
+    /// Those that may still come to a result.
+    Open,
+    /// Those that the hub has given up.
+    Dead,
+}
+
+impl JobFilter {
+    /// Its word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// Whether a job that stands so is one of them.
+    pub const fn takes(self, state: JobState) -> bool {
+        match self {
+            Self::Open => state.is_open(),
+            Self::Dead => matches!(state, JobState::Dead),
+        }
+    }
+}
+
+impl FromStr for JobFilter {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let found = [Self::Open, Self::Dead]
+            .into_iter()
+            .find(|filter| filter.as_str() == text);
+        found.ok_or_else(|| ParseError::new("job filter", text, "is not open or dead"))
+    }
+}
+
+/// `GET /v1/services/{service}/jobs?after=&limit=&state=`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobList {
     /// The service.

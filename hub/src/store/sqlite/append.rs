@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::refs::RefChanges;
 use super::repetition;
 use super::rooms::{self, RoomRow};
-use super::{agents, blobs, column, job_words, outsiders, refs, retention, tokens};
+use super::{agents, blobs, column, job_words, outsiders, refs, retention, services, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, Appended, Need, NewBlob, StoreError};
 
@@ -87,6 +87,7 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
             return Err(StoreError::BaseNoLongerKept(*base).into());
         }
     }
+    services::check_places(connection, &room, append, agent)?;
     let refs = append
         .refs
         .as_ref()

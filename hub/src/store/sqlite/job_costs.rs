@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parler_protocol::api::JobFilter;
 use parler_protocol::{AgentId, AgentKey, AgentName, HubId, MessageId, RoomKind, RoomName, Seq};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -145,8 +146,21 @@ fn a_room_that_has_had_many_jobs_is_as_quick_as_a_new_one() {
     });
     bench.cheap("giving back", |batch| jobs::release(batch, &room, &worker, second, NOW));
     bench.cheap("listing", |batch| {
-        job_list::list(batch.connection, &room, &worker, Seq::new(u64::from(JOBS)), 5, NOW)
+        job_list::list(
+            batch.connection,
+            &room,
+            &worker,
+            Seq::new(u64::from(JOBS)),
+            5,
+            None,
+            NOW,
+        )
     });
+    for only in [JobFilter::Open, JobFilter::Dead] {
+        bench.cheap("listing some", |batch| {
+            job_list::list(batch.connection, &room, &worker, Seq::ZERO, 5, Some(only), NOW)
+        });
+    }
     let agent = bench.run(|batch| agents::find(batch.connection, &zoe)).unwrap();
     bench
         .connection

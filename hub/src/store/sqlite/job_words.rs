@@ -2,13 +2,13 @@
 //! that stores it.
 
 use parler_protocol::api::JobState;
-use parler_protocol::{MessageId, RoomKind, Seq, TaskStatus};
+use parler_protocol::{RoomKind, Seq, TaskStatus};
 use rusqlite::Connection;
 
 use super::failure::Failure;
 use super::job_row::{by_id, by_seq};
 use super::rooms::RoomRow;
-use super::{column, seq_of};
+use super::{column, tokens};
 use crate::fail_point::{FailPoint, reached};
 use crate::store::{Append, StoreError};
 
@@ -35,8 +35,8 @@ pub(super) fn plan(
         };
     }
     if let Some(fence) = word.fence {
-        let job = by_seq(connection, room.row, fence.seq)?;
-        let job = job.filter(|job| job.is_held(agent, fence, append.now));
+        let job = by_seq(connection, room.row, fence.seq, append.now)?;
+        let job = job.filter(|job| job.is_held(agent, fence));
         let job = job.ok_or(StoreError::StaleFence(fence.seq))?;
         return match word.receipts[..] {
             _ if word.is_job => Err(StoreError::BadReceipt("a receipt is not a job as well").into()),
@@ -54,16 +54,18 @@ pub(super) fn plan(
     let mut ended = None;
     for (id, status) in &word.receipts {
         // What is said of other messages is like everywhere.
-        let Some(job) = by_id(connection, room.row, id)? else {
+        let Some(job) = by_id(connection, room.row, id, append.now)? else {
             continue;
         };
-        if *status != TaskStatus::Cancelled || job.requester != agent {
+        // A token's maker speaks for it, also when it has ended.
+        let is_requesters = job.requester == agent || tokens::is_made_by(connection, job.requester, agent)?;
+        if *status != TaskStatus::Cancelled || !is_requesters {
             return Err(
                 StoreError::BadReceipt("what becomes of a job is said by whoever claimed it, with its fence").into(),
             );
         }
         if !job.state.is_open() {
-            return Err(StoreError::JobState(seq_by_id(connection, room.row, id)?, job.state).into());
+            return Err(StoreError::JobState(job.seq, job.state).into());
         }
         if ended.replace(job.message).is_some() || word.is_job {
             return Err(StoreError::BadReceipt("a message calls one job off, and nothing else").into());
@@ -73,11 +75,6 @@ pub(super) fn plan(
         Some(message) => Some(Change::End(message, JobState::Cancelled)),
         None => word.is_job.then_some(Change::Dispatch),
     })
-}
-
-fn seq_by_id(connection: &Connection, room: i64, id: &MessageId) -> Result<Seq, Failure> {
-    let mut select = connection.prepare_cached("SELECT seq FROM messages WHERE room = ?1 AND id = ?2")?;
-    Ok(select.query_row((room, id.as_bytes()), |row| row.get(0).map(seq_of))?)
 }
 
 impl Change {

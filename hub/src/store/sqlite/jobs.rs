@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::batch::Batch;
 use super::failure::Failure;
 use super::job_list::summaries;
-use super::job_row::by_seq;
+use super::job_row::{by_seq, latest_end};
 use super::seq_of;
 use super::services::for_server;
 use crate::fail_point::{FailPoint, reached};
@@ -28,11 +28,11 @@ pub(super) fn nothing_to_claim(connection: &Connection, claim: &Claim) -> Result
              OR ?5 AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting
                                WHERE room = ?1 AND state = 'waiting' AND requester = ?2)
              OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_claimed
-                        WHERE room = ?1 AND state = 'claimed' AND (lease_until <= ?3 OR owner = ?2 AND claim = ?4))",
+                        WHERE room = ?1 AND state = 'claimed'
+                            AND (lease_until <= ?3 OR lease_until > ?6 OR owner = ?2 AND claim = ?4))",
     )?;
-    let may_find: bool = select.query_row((room.row, agent, claim.now, claim.id.as_bytes(), claim.own), |row| {
-        row.get(0)
-    })?;
+    let (id, latest) = (claim.id.as_bytes(), latest_end(claim.now));
+    let may_find: bool = select.query_row((room.row, agent, claim.now, id, claim.own, latest), |row| row.get(0))?;
     if may_find {
         return Ok(None);
     }
@@ -50,15 +50,27 @@ fn next_expiry(connection: &Connection, room: i64) -> Result<Option<i64>, Failur
     Ok(select.query_row([room], |row| row.get(0))?)
 }
 
+/// Gives every lease at least until then, as a hub begins to serve again: while it was away nobody could keep one. What lies
+/// too far ahead, because the clock went back meanwhile, is shortened to that. Counts as no attempt.
+pub(super) fn extend_leases(connection: &Connection, now: i64, until: i64) -> Result<u64, Failure> {
+    let extended = connection
+        .prepare_cached(
+            "UPDATE jobs INDEXED BY jobs_claimed SET lease_until = ?1
+             WHERE state = 'claimed' AND (lease_until < ?1 OR lease_until > ?2)",
+        )?
+        .execute((until, latest_end(now)))?;
+    Ok(extended as u64)
+}
+
 /// Takes back what nobody kept in time.
 fn expire(connection: &Connection, room: i64, now: i64) -> Result<(), Failure> {
     connection
         .prepare_cached(
             "UPDATE jobs INDEXED BY jobs_claimed SET attempts = attempts + 1,
                  state = iif(attempts + 1 >= ?3, 'dead', 'waiting')
-             WHERE room = ?1 AND state = 'claimed' AND lease_until <= ?2",
+             WHERE room = ?1 AND state = 'claimed' AND (lease_until <= ?2 OR lease_until > ?4)",
         )?
-        .execute((room, now, MAX_JOB_ATTEMPTS))?;
+        .execute((room, now, MAX_JOB_ATTEMPTS, latest_end(now)))?;
     Ok(())
 }
 
@@ -80,6 +92,10 @@ pub(super) fn claim(batch: &mut Batch<'_>, claim: &Claim) -> Result<ClaimOutcome
         Some(seq) => Some(seq),
         None => next(connection, room.row, agent, claim.own)?,
     };
+    if repeated.is_none() && seq.is_some() && !batch.has_room {
+        // Nobody could say how it ended.
+        return Err(StoreError::StorageFull.into());
+    }
     let Some(seq) = seq else {
         return Ok(ClaimOutcome {
             job: None,
@@ -160,13 +176,13 @@ pub(super) fn renew(
 ) -> Result<Renewal, Failure> {
     let connection = batch.connection;
     let (room, agent) = for_server(connection, room, agent)?;
-    let job = by_seq(connection, room.row, fence.seq)?.ok_or(StoreError::StaleFence(fence.seq))?;
+    let job = by_seq(connection, room.row, fence.seq, now)?.ok_or(StoreError::StaleFence(fence.seq))?;
     // Who asked for it has called it off, or has left: then it was given up before its lease ended.
     let is_off = job.state == JobState::Cancelled || job.state == JobState::Dead && job.lease_until == 0;
     if job.is_of(agent, fence) && is_off {
         return Ok(Renewal::Cancelled);
     }
-    if !job.is_held(agent, fence, now) {
+    if !job.is_held(agent, fence) {
         return Err(StoreError::StaleFence(fence.seq).into());
     }
     let until = now.saturating_add(lease_ms);
@@ -175,7 +191,10 @@ pub(super) fn renew(
         .execute((job.message, until))?;
     batch.seen(agent, now);
     reached(FailPoint::ClaimRenewed);
-    Ok(Renewal::Until(until))
+    Ok(Renewal::Until {
+        lease_until: until,
+        is_sooner: until < job.lease_until,
+    })
 }
 
 /// Gives a job back, as if it had not been claimed. Giving it back twice is giving it back once.
@@ -188,15 +207,15 @@ pub(super) fn release(
 ) -> Result<(), Failure> {
     let connection = batch.connection;
     let (room, agent) = for_server(connection, room, agent)?;
-    let job = by_seq(connection, room.row, fence.seq)?.ok_or(StoreError::StaleFence(fence.seq))?;
-    if job.is_of(agent, fence) && job.lease_until == 0 && !matches!(job.state, JobState::Claimed) {
+    let job = by_seq(connection, room.row, fence.seq, now)?.ok_or(StoreError::StaleFence(fence.seq))?;
+    if job.is_of(agent, fence) && job.state == JobState::Waiting && job.lease_until == 0 {
         return Ok(());
     }
-    if !job.is_held(agent, fence, now) {
+    if !job.is_held(agent, fence) {
         return Err(StoreError::StaleFence(fence.seq).into());
     }
     connection
-        .prepare_cached("UPDATE jobs SET state = 'waiting', lease_until = NULL WHERE message = ?1")?
+        .prepare_cached("UPDATE jobs SET state = 'waiting', claim = NULL, lease_until = NULL WHERE message = ?1")?
         .execute([job.message])?;
     reached(FailPoint::ClaimReleased);
     Ok(())
@@ -214,7 +233,7 @@ pub(super) fn forget_member(connection: &Connection, room: i64, agent: i64, now:
         "UPDATE jobs INDEXED BY jobs_claimed SET state = 'dead', lease_until = NULL
          WHERE room = ?1 AND state = 'claimed'
              AND requester IN (SELECT ?2 UNION ALL SELECT agent FROM tokens WHERE created_by = ?2)",
-        "UPDATE jobs INDEXED BY jobs_claimed SET state = 'waiting', lease_until = NULL
+        "UPDATE jobs INDEXED BY jobs_claimed SET state = 'waiting', claim = NULL, lease_until = NULL
          WHERE room = ?1 AND state = 'claimed'
              AND owner IN (SELECT ?2 UNION ALL SELECT agent FROM tokens WHERE created_by = ?2)",
     ] {
@@ -223,15 +242,13 @@ pub(super) fn forget_member(connection: &Connection, room: i64, agent: i64, now:
     Ok(())
 }
 
-/// Gives back what a token works on, as it is revoked.
+/// Ends what a token has to do with jobs, as it is revoked, like [`forget_member`].
 pub(super) fn forget_token(connection: &Connection, agent: i64, now: i64) -> Result<(), Failure> {
-    connection
-        .prepare_cached(
-            "UPDATE jobs INDEXED BY jobs_claimed SET state = 'waiting', lease_until = NULL
-             WHERE room IN (SELECT room FROM token_rooms WHERE agent = ?1)
-                 AND state = 'claimed' AND owner = ?1 AND lease_until > ?2",
-        )?
-        .execute((agent, now))?;
+    let mut select = connection.prepare_cached("SELECT room FROM token_rooms WHERE agent = ?1")?;
+    let rooms = select.query_map([agent], |row| row.get(0))?;
+    for room in rooms.collect::<Result<Vec<i64>, _>>()? {
+        forget_member(connection, room, agent, now)?;
+    }
     Ok(())
 }
 
@@ -246,7 +263,7 @@ pub(super) fn retry(
     let connection = batch.connection;
     let (room, _) = for_server(connection, room, agent)?;
     expire(connection, room.row, now)?;
-    let job = by_seq(connection, room.row, seq)?.ok_or(StoreError::NotFound)?;
+    let job = by_seq(connection, room.row, seq, now)?.ok_or(StoreError::NotFound)?;
     if job.state != JobState::Dead {
         return Err(StoreError::JobState(seq, job.state).into());
     }
@@ -254,7 +271,7 @@ pub(super) fn retry(
         .prepare_cached("UPDATE jobs SET state = 'waiting', attempts = 0 WHERE message = ?1")?
         .execute([job.message])?;
     let before = Seq::new(seq.get() - 1);
-    let (mut jobs, _) = summaries(connection, room.row, before, 1, now)?;
+    let (mut jobs, _) = summaries(connection, room.row, before, 1, None, now)?;
     let summary = jobs.pop().ok_or_else(|| Failure::damaged("a job"))?;
     Ok((summary, room.answer(batch.head(&room).head())))
 }

@@ -1,10 +1,10 @@
 //! The calls about jobs of services, each of them one transaction of [`super::jobs`].
 
 use async_trait::async_trait;
-use parler_protocol::api::{JobSummary, RoomAnswer};
-use parler_protocol::{AgentId, Fence, RoomName, Seq};
+use parler_protocol::api::{JobFilter, JobSummary, RoomAnswer};
+use parler_protocol::{AgentId, Fence, MessageId, RoomName, Seq};
 
-use super::{SMALL_BYTES, SqliteStore, job_list, jobs, services};
+use super::{SMALL_BYTES, SqliteStore, job_list, jobs, repetition, services};
 use crate::store::{Claim, ClaimOutcome, JobPage, MayServe, Queue, Renewal, StoreError};
 
 #[async_trait]
@@ -21,6 +21,35 @@ impl Queue for SqliteStore {
             .run(SMALL_BYTES, move |batch| {
                 services::serve(batch, &hub, &room, &agent, may, now)
             })
+            .await
+    }
+
+    async fn service_to_enter(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        any_name: bool,
+    ) -> Result<RoomAnswer, StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| {
+                let (room, ..) = services::to_enter(connection, &room, &agent, any_name)?;
+                Ok(room.answer(room.end.head()))
+            })
+            .await
+    }
+
+    async fn has_posted(
+        &self,
+        agent: AgentId,
+        room: &RoomName,
+        id: MessageId,
+        key: &str,
+        now: i64,
+    ) -> Result<bool, StoreError> {
+        let (room, key) = (room.clone(), key.to_owned());
+        self.readers
+            .run(move |connection| repetition::is_known(connection, &agent, &room, &id, &key, now))
             .await
     }
 
@@ -54,6 +83,14 @@ impl Queue for SqliteStore {
                     .await
             }
         }
+    }
+
+    async fn extend_leases(&self, now: i64, until: i64) -> Result<u64, StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| {
+                jobs::extend_leases(batch.connection, now, until)
+            })
+            .await
     }
 
     async fn renew(
@@ -100,11 +137,12 @@ impl Queue for SqliteStore {
         room: &RoomName,
         after: Seq,
         limit: u32,
+        only: Option<JobFilter>,
         now: i64,
     ) -> Result<JobPage, StoreError> {
         let room = room.clone();
         self.readers
-            .run(move |connection| job_list::list(connection, &room, &agent, after, limit, now))
+            .run(move |connection| job_list::list(connection, &room, &agent, after, limit, only, now))
             .await
     }
 }

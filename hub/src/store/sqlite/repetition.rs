@@ -2,11 +2,11 @@
 //! message id is refused.
 
 use parler_protocol::api::Posted;
-use parler_protocol::{ChainHash, Head};
+use parler_protocol::{AgentId, ChainHash, Head, MessageId, RoomName};
 use rusqlite::{Connection, Row};
 
 use super::failure::Failure;
-use super::{message_id, parsed, seq_of};
+use super::{agents, message_id, parsed, seq_of};
 use crate::store::{Append, Appended, StoreError};
 
 /// A message that is stored.
@@ -49,6 +49,26 @@ pub(super) fn by_id(connection: &Connection, append: &Append, room: i64) -> Resu
     )?;
     let mut rows = select.query((append.id.as_bytes(), room))?;
     rows.next()?.map(earlier).transpose()
+}
+
+/// Whether the agent posted a message with this id in the room, or, not too long ago, one under this key.
+pub(super) fn is_known(
+    connection: &Connection,
+    agent: &AgentId,
+    room: &RoomName,
+    id: &MessageId,
+    key: &str,
+    now: i64,
+) -> Result<bool, Failure> {
+    let Some(agent) = agents::find(connection, agent)? else {
+        return Ok(false);
+    };
+    let mut select = connection.prepare_cached(
+        "SELECT 1 FROM idempotency WHERE key = ?1 AND agent = ?2 AND expires_at > ?3
+         UNION ALL
+         SELECT 1 FROM messages m JOIN rooms r ON r.room = m.room WHERE m.id = ?4 AND m.agent = ?2 AND r.key = ?5",
+    )?;
+    Ok(select.exists((key, agent, now, id.as_bytes(), room.key()))?)
 }
 
 fn earlier(row: &Row<'_>) -> Result<Earlier, Failure> {

@@ -6,9 +6,10 @@ use rusqlite::Connection;
 
 use super::batch::Batch;
 use super::failure::Failure;
+use super::outsiders::Standing;
 use super::rooms::RoomRow;
 use super::{agents, departures, members, names, outsiders, rooms, tokens};
-use crate::store::{MayServe, Need, StoreError};
+use crate::store::{Append, MayServe, Need, StoreError};
 
 /// Makes an agent one that serves, as far as it may be without an invite. Whether the service was made for it.
 pub(super) fn serve(
@@ -42,7 +43,7 @@ pub(super) fn serve(
             // One that its last member has left is whose comes first.
             let is_first = !departures::has_owner(connection, found.row)?;
             let may_come = may == MayServe::Everybody || is_first && may == MayServe::First;
-            if !may_come || is_outside(connection, found.row, agent)? {
+            if !may_come || outsiders::find(connection, found.row, agent)?.is_some() {
                 return Err(outsiders::refusal(connection, &found, Some(agent))?.into());
             }
             members::insert(connection, found.row, agent, is_first, now)?;
@@ -50,6 +51,38 @@ pub(super) fn serve(
         }
     }
     Ok((found.answer(batch.head(&found).head()), false))
+}
+
+/// The room of a service for an agent that may ask it for jobs, its row, and whether it is one by now.
+pub(super) fn to_enter(
+    connection: &Connection,
+    room: &RoomName,
+    agent: &AgentId,
+    any_name: bool,
+) -> Result<(RoomRow, i64, bool), Failure> {
+    let agent = agents::find(connection, agent)?.ok_or(StoreError::NotAdmitted)?;
+    let (found, membership) = rooms::find(connection, room, Some(agent))?.ok_or(StoreError::NotFound)?;
+    if membership.is_none() {
+        // A token is no member, whoever made it; who was sent away does not come back by itself; and where the last one who
+        // served has left there is nobody to ask.
+        if found.kind != RoomKind::Service
+            || tokens::is_token(connection, agent)?
+            || !departures::has_owner(connection, found.row)?
+        {
+            return Err(StoreError::NotFound.into());
+        }
+        // Who waits to serve, or may not, asks like everybody.
+        if matches!(
+            outsiders::find(connection, found.row, agent)?,
+            Some((Standing::Removed, _))
+        ) {
+            return Err(StoreError::NotFound.into());
+        }
+        if !any_name {
+            names::check_in_room(connection, found.row, agent)?;
+        }
+    }
+    Ok((found, agent, membership.is_some()))
 }
 
 /// Makes an agent that the hub knows one that may ask the service for jobs. Whether it was not one before.
@@ -60,32 +93,35 @@ pub(super) fn enter(
     any_name: bool,
     now: i64,
 ) -> Result<(RoomAnswer, bool), Failure> {
-    let connection = batch.connection;
-    let agent = agents::find(connection, agent)?.ok_or(StoreError::NotAdmitted)?;
-    let (found, membership) = rooms::find(connection, room, Some(agent))?.ok_or(StoreError::NotFound)?;
-    let is_new = membership.is_none();
-    if is_new {
-        // A token is no member, whoever made it; who was sent away does not come back by itself; and where the last one who
-        // served has left there is nobody to ask.
-        if found.kind != RoomKind::Service
-            || tokens::is_token(connection, agent)?
-            || !departures::has_owner(connection, found.row)?
-        {
-            return Err(StoreError::NotFound.into());
-        }
-        if is_outside(connection, found.row, agent)? {
-            return Err(outsiders::refusal(connection, &found, Some(agent))?.into());
-        }
-        if !any_name {
-            names::check_in_room(connection, found.row, agent)?;
-        }
-        members::insert(connection, found.row, agent, false, now)?;
+    let (found, agent, is_member) = to_enter(batch.connection, room, agent, any_name)?;
+    if !is_member {
+        members::insert(batch.connection, found.row, agent, false, now)?;
     }
-    Ok((found.answer(batch.head(&found).head()), is_new))
+    Ok((found.answer(batch.head(&found).head()), !is_member))
 }
 
-fn is_outside(connection: &Connection, room: i64, agent: i64) -> Result<bool, Failure> {
-    Ok(outsiders::find(connection, room, agent)?.is_some())
+/// Refuses a message that moves refs of a service's room which are not its author's to move: who asks has a place of its own,
+/// and nobody's job is taken from under whoever works on it. Those who serve bring results wherever they like.
+pub(super) fn check_places(
+    connection: &Connection,
+    room: &RoomRow,
+    append: &Append,
+    agent: i64,
+) -> Result<(), Failure> {
+    let Some(refs) = append.refs.as_ref().filter(|_| room.kind == RoomKind::Service) else {
+        return Ok(());
+    };
+    let moved = refs.updates.iter().map(|update| &update.name).chain(&refs.head);
+    let mut others = moved.filter(|name| !name.is_place_of(&append.by.name));
+    let Some(other) = others.next() else {
+        return Ok(());
+    };
+    let serves = members::serves(connection, room.row, agent)?
+        || tokens::may(connection, room.row, agent, Need::Claim)? && tokens::maker_serves(connection, room.row, agent)?;
+    match serves {
+        true => Ok(()),
+        false => Err(StoreError::NotYourPlace(other.clone(), room.name.clone()).into()),
+    }
 }
 
 /// The service's room for one that may work on its jobs: an agent that serves, or a token of one. For a member that does
@@ -102,7 +138,7 @@ pub(super) fn for_server(connection: &Connection, room: &RoomName, agent: &Agent
             // Never more than its maker.
             tokens::maker_serves(connection, found.row, agent)?
         }
-        None => return Err(StoreError::NotFound.into()),
+        None => return Err(outsiders::refusal(connection, &found, Some(agent))?.into()),
     };
     match serves {
         true => Ok((found, agent)),

@@ -2,7 +2,7 @@
 //! grant says for as long as its maker is a member there.
 
 use parler_protocol::api::{TokenGrant, TokenSummary};
-use parler_protocol::{AgentId, TokenName, TokenScope};
+use parler_protocol::{AgentId, RoomName, TokenName, TokenScope};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 
 use super::batch::Batch;
@@ -146,7 +146,12 @@ const OWNED: &str = "SELECT 1 FROM token_rooms g JOIN members m ON m.room = g.ro
      WHERE g.agent = t.agent AND m.agent = ?1 AND m.is_owner = 1";
 
 /// Ends a token, for its maker and for the owners of its rooms. Ending it twice is ending it once.
-pub(super) fn revoke(batch: &mut Batch<'_>, by: &AgentId, name: &TokenName, now: i64) -> Result<TokenSummary, Failure> {
+pub(super) fn revoke(
+    batch: &mut Batch<'_>,
+    by: &AgentId,
+    name: &TokenName,
+    now: i64,
+) -> Result<(TokenSummary, Vec<RoomName>), Failure> {
     let connection = batch.connection;
     let by = agents::find(connection, by)?.ok_or(StoreError::NotFound)?;
     let agent: Option<i64> = connection
@@ -160,8 +165,15 @@ pub(super) fn revoke(batch: &mut Batch<'_>, by: &AgentId, name: &TokenName, now:
         .prepare_cached("UPDATE tokens SET revoked_at = ?2 WHERE agent = ?1 AND revoked_at IS NULL")?
         .execute((agent, now))?;
     jobs::forget_token(connection, agent, now)?;
+    let mut select = connection
+        .prepare_cached("SELECT r.name FROM token_rooms g JOIN rooms r ON r.room = g.room WHERE g.agent = ?1")?;
+    let mut rows = select.query([agent])?;
+    let mut of_token = Vec::new();
+    while let Some(row) = rows.next()? {
+        of_token.push(parsed(row, 0)?);
+    }
     let found = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
-    Ok(summary(connection, found, Some(by))?.summary)
+    Ok((summary(connection, found, Some(by))?.summary, of_token))
 }
 
 /// Whether the agent whose row this is is a token that may do this in the room. When it ends is known to whoever let its
@@ -175,6 +187,12 @@ pub(super) fn may(connection: &Connection, room: i64, agent: i64, need: Need) ->
     )?;
     let can = select.query_row((agent, room), |row| scopes(row, 0)).optional()?;
     Ok(can.is_some_and(|can| need.is_met_by(&can)))
+}
+
+/// Whether a token that the agent made has this account.
+pub(super) fn is_made_by(connection: &Connection, account: i64, agent: i64) -> Result<bool, Failure> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM tokens WHERE agent = ?1 AND created_by = ?2")?;
+    Ok(select.exists((account, agent))?)
 }
 
 /// Whether the agent whose row this is is a token's account.
