@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use parler_harness::look_for;
+use rustix::process::Signal;
+
 use super::serve::{part, script, stage};
 use super::world;
 
@@ -126,36 +129,53 @@ fn a_sandbox_is_told_where_the_job_is_and_others_are_not() {
     );
 }
 
+/// One child in its group, one that left it, and one whose parent is gone: all would go on for ever. Then what it does to its
+/// guard.
+fn tree(signal: &str) -> String {
+    format!(
+        "sleep 10000 & echo $! >\"$PIDS/own\"; setsid sleep 10000 & echo $! >\"$PIDS/apart\"; \
+        (setsid sh -c 'echo $$ >\"$PIDS/alone\"; exec sleep 10000' &); echo $$ >\"$PIDS/it\"; \
+        until [ -s \"$PIDS/alone\" ]; do sleep 0.01; done; kill -{signal} $PPID; echo >\"$PIDS/sent\"; sleep 10000"
+    )
+}
+
+#[track_caller]
+fn all_ended(pids: &Path) {
+    for name in ["own", "apart", "alone", "it"] {
+        let pid = fs::read_to_string(pids.join(name)).unwrap();
+        assert!(!Path::new("/proc").join(pid.trim()).exists(), "{name} goes on");
+    }
+}
+
 #[test]
-fn a_command_that_ends_or_stops_its_guard_ends_itself() {
+fn a_command_that_ends_its_guard_ends_itself() {
     let world = world();
     let stage = stage(&world);
     stage.make_service();
     let pids = world.directory("pids");
     let bob = stage.bob.with("PIDS", &pids);
-    for (signal, says) in [
-        ("KILL", "failed \u{b7} ended, for it had ended its guard"),
-        ("STOP", "failed \u{b7} ended, for it took longer than 2 s"),
-    ] {
-        // One child in its group, one that left it, and one whose parent is gone: all would go on for ever.
-        let lines = format!(
-            "sleep 10000 & echo $! >\"$PIDS/own\"; setsid sleep 10000 & echo $! >\"$PIDS/apart\"; \
-            (setsid sh -c 'echo $$ >\"$PIDS/alone\"; exec sleep 10000' &); echo $$ >\"$PIDS/it\"; \
-            until [ -s \"$PIDS/alone\" ]; do sleep 0.01; done; kill -{signal} $PPID; sleep 10000"
-        );
-        let command = script(&world, signal, &lines);
-        stage.ask(signal);
-        let options = ["--once", "--timeout", "2s", "--env", "PIDS"];
-        stage.start(&bob, &options, &[&command]).wait().success().says(says);
-        for name in ["own", "apart", "alone", "it"] {
-            let pid = fs::read_to_string(pids.join(name)).unwrap();
-            assert!(
-                !Path::new("/proc").join(pid.trim()).exists(),
-                "{name} goes on after {signal}"
-            );
-            fs::remove_file(pids.join(name)).unwrap();
-        }
-    }
+    let command = script(&world, "kill", &tree("KILL"));
+    stage.ask("kill it");
+    let served = stage.start(&bob, &["--once", "--env", "PIDS"], &[&command]).wait();
+    served.success().says("failed \u{b7} ended, for it had ended its guard");
+    all_ended(&pids);
+}
+
+#[test]
+fn a_command_that_stops_its_guard_ends_when_it_is_told_to() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let pids = world.directory("pids");
+    let bob = stage.bob.with("PIDS", &pids);
+    let command = script(&world, "stop", &tree("STOP"));
+    stage.ask("stop it");
+    let worker = stage.start(&bob, &["--env", "PIDS"], &[&command]);
+    let sent = || pids.join("sent").exists().then_some(());
+    look_for(sent, || "it was not stopped".to_owned());
+    worker.signal_group(Signal::TERM);
+    assert_eq!(worker.wait().either().signal(), Some(15));
+    all_ended(&pids);
 }
 
 #[test]
