@@ -195,3 +195,38 @@ fn a_job_has_no_terminal() {
     assert!(served.out().starts_with("a terminal"), "{}", served.out());
     assert_eq!(stage.output(&stage.said("done")[0]), "none\n");
 }
+
+#[test]
+fn the_documented_sandbox_keeps_a_command_to_its_job() {
+    let world = world();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/queues.md")).unwrap();
+    let sandbox = page.split_once("--sandbox '").unwrap().1.split_once('\'').unwrap().0;
+    let tried = "--ro-bind / / --unshare-all -- true".split_whitespace();
+    if !std::process::Command::new("bwrap")
+        .args(tried)
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("not tested: there is no bwrap, or it may make no namespaces here");
+        return;
+    }
+    let stage = stage(&world);
+    stage.make_service();
+    stage.push();
+    let private = world.path().join("private.txt");
+    fs::write(&private, "private\n").unwrap();
+    let lines = format!(
+        "ls \"$HOME/../..\" | wc -l; cat {} 2>&1 && echo it is seen; ls -A \"$HOME/..\" | tr '\\n' ' '; \
+        git commit --quiet --allow-empty --message boxed && git log -1 --format=%s",
+        private.display()
+    );
+    let options = ["--once", "--sandbox", sandbox];
+    let served = stage.start(&stage.bob, &options, &["sh", "-c", &lines]).wait();
+    served.success().says("done").says("bundle");
+    let output = stage.output(&stage.said("done")[0]);
+    assert!(
+        output.starts_with("1\n") && output.ends_with("home job.json tmp work boxed\n"),
+        "{output}"
+    );
+    assert!(!output.contains("it is seen"), "{output}");
+}

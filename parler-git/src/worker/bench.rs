@@ -160,8 +160,7 @@ impl Bench {
             Err(error) => self.blame(error, &job, &place, tell)?,
         };
         let nothing_said = |why: &str| News::Ended {
-            // A hub may have said it.
-            line: format!("{head}: {}", text::one_line(why)),
+            line: line_of(&head, why),
             json: self.json(&job, None, why),
         };
         let give_back = |why: Option<String>| {
@@ -452,6 +451,11 @@ impl Bench {
     }
 }
 
+/// What whoever looks on is told of a job, in words that a hub may have said.
+fn line_of(head: &str, why: &str) -> String {
+    format!("{head}: {}", text::one_line(why))
+}
+
 fn format_of(job: &Job) -> ObjectFormat {
     job.code
         .as_ref()
@@ -470,5 +474,30 @@ impl From<CheckoutError> for Error {
             }
             CheckoutError::Git(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_hub_move_nothing_on_the_terminal() {
+        let line = line_of(
+            "job 1 of 'test' from alice",
+            "too late, \u{1b}[2J\u{1b}]52;c;eA==\u{7}\nall is well",
+        );
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+
+    #[test]
+    fn a_sandbox_has_the_jobs_directory_where_it_asks_for_it() {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let argv = Argv {
+            sandbox: words(&["box", "--bind", "{}", "{}", "a{}"]),
+            command: words(&["find", "{}"]),
+        };
+        let filled = words(&["box", "--bind", "/j", "/j", "a{}", "find", "{}"]);
+        assert_eq!(argv.in_directory(Path::new("/j")), filled);
     }
 }
