@@ -125,6 +125,13 @@ impl Environment {
         directories.into_iter().filter(|directory| directory.is_absolute())
     }
 
+    /// The search path of a program that stands elsewhere: none of it is looked up from there. None: nothing is left.
+    pub(crate) fn absolute_path(&self) -> Option<OsString> {
+        let path = std::env::join_paths(self.search_path()).ok();
+        // An empty one would be the working directory.
+        path.filter(|path| !path.is_empty())
+    }
+
     /// The file of a program on the search path.
     pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
         let candidates = self.search_path().map(|directory| directory.join(name));

@@ -181,10 +181,8 @@ fn variables(environment: &Environment, asked: &[String]) -> Result<Vec<(OsStrin
     let passed = PASSED.into_iter().chain(asked.iter().map(String::as_str));
     variables.extend(passed.filter_map(|name| Some((name.into(), environment.variable(name)?.to_owned()))));
     // No program is looked for where a command stands: what is there the requester has sent.
-    let path = std::env::join_paths(environment.search_path()).ok();
     variables.retain(|(name, _)| name != PATH);
-    // An empty one would be where it stands.
-    variables.extend(path.filter(|path| !path.is_empty()).map(|path| (PATH.into(), path)));
+    variables.extend(environment.absolute_path().map(|path| (PATH.into(), path)));
     Ok(variables)
 }
 
