@@ -14,7 +14,7 @@ use crate::held::{self, open_without_waiting, sweep_files};
 use crate::room_state::RoomState;
 
 /// Changes whenever a file of the last version would be misread.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// What a file that is being written begins with; it is locked meanwhile.
 const PREFIX: &str = ".new-";
@@ -181,7 +181,7 @@ mod tests {
             (json.to_owned(), None),
             (text.replace("\"version\":0", "\"version\":1"), None),
             (text[..text.len() - 1].to_owned(), None),
-            (with_digest(&json.replace("\"format\":4", "\"format\":3")), None),
+            (with_digest(&json.replace("\"format\":5", "\"format\":4")), None),
             (with_digest(&json.replace("Build", "other")), None),
         ] {
             std::fs::write(&file, &written).unwrap();

@@ -1,11 +1,11 @@
 //! A room's refs and bundles as this program knows them: its own fold of the signed messages of the room's log. It
 //! takes no hub's word for a ref, and does no I/O.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use parler_protocol::{
-    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, ObjectFormat, Oid, RefName,
-    RoomName, Seq,
+    AgentId, BaseHint, BundleId, BundleIdPrefix, BundlePart, BundleRef, Claim, HubId, MessageId, ObjectFormat, Oid,
+    RefName, RoomName, Seq,
 };
 
 mod fold;
@@ -95,6 +95,8 @@ pub struct RoomState {
     remade: Option<i64>,
     /// Who moved a ref to an object first. Nobody can before its author has shown it.
     first_movers: BTreeMap<Oid, AgentId>,
+    /// The messages that moved refs. One of them told again could fit: where a ref is back where it was.
+    moved_by: BTreeSet<MessageId>,
     index: Index,
 }
 
@@ -148,6 +150,7 @@ impl RoomState {
             drops: None,
             remade: None,
             first_movers: BTreeMap::new(),
+            moved_by: BTreeSet::new(),
             index: Index::default(),
         }
     }

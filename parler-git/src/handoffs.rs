@@ -4,7 +4,7 @@
 
 mod handoff;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parler_protocol::{
     AgentId, AgentName, BundleId, HandoffPart, Message, MessageId, Part, RefName, Sender, Seq, TaskPart, TaskStatus,
@@ -19,6 +19,8 @@ use crate::log_entry::LogEntry;
 pub(crate) struct Ledger {
     handoffs: BTreeMap<Seq, Handoff>,
     numbers: HashMap<MessageId, Seq>,
+    /// The messages that were folded: one that the hub tells again says nothing new.
+    folded: HashSet<MessageId>,
     /// The newest handoff with which an author moved a ref.
     moved: HashMap<(AgentId, RefName), Seq>,
 }
@@ -44,6 +46,9 @@ impl Ledger {
         let Some((message, _)) = entry.message().filter(|(_, verdict)| verdict.is_valid()) else {
             return;
         };
+        if entry.said_before.is_some() || !self.folded.insert(message.id) {
+            return;
+        }
         let leads = entry.standing().leads();
         for part in &message.parts {
             if let Part::Task(part) = part {
@@ -488,6 +493,26 @@ mod tests {
         });
         room.log.push(moved);
         assert_eq!(room.state(one), "open");
+    }
+
+    #[test]
+    fn what_the_hub_tells_again_changes_no_handoff() {
+        let mut room = Room::new();
+        let one = room.hand_over("alice", Some("bob"), None, None);
+        room.answer("bob", one, Accepted);
+        let declined = room.answer("bob", one, Declined);
+        room.answer("bob", one, Accepted);
+        for seq in [one, declined] {
+            let index = usize::try_from(seq.get()).unwrap() - 1;
+            let mut again: serde_json::Value = serde_json::from_slice((&room.log[index]).bytes()).unwrap();
+            again["seq"] = json!(room.log.len() + 1);
+            let author = if seq == one { &room.alice } else { &room.bob };
+            let entry = entry(author, room.log.len() as u64 + 1, Vec::new(), |value| *value = again);
+            assert!(entry.message().is_some_and(|(_, verdict)| verdict.is_valid()));
+            room.log.push(entry);
+        }
+        assert_eq!(room.state(one), "accepted");
+        assert_eq!(room.ledger().handoffs().count(), 1);
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod output;
 mod pager;
 mod posting;
 mod pushing;
+mod retold;
 mod room_handoffs;
 mod room_labels;
 mod room_log;

@@ -31,6 +31,17 @@ pub(crate) struct LogEntry {
     pub(crate) is_role_anothers: bool,
     /// The handoffs and jobs that it answers, as far as they were found.
     pub(crate) answered: Vec<Answered>,
+    /// Where it was said before, as far as that was looked at.
+    pub(crate) said_before: Option<SaidBefore>,
+}
+
+/// What is known of an earlier place of a message: a hub can tell one again, and its signature holds there, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SaidBefore {
+    /// It is the same as this earlier one.
+    In(Seq),
+    /// It may be the same as one that is not there to be compared.
+    Perhaps,
 }
 
 /// A handoff or a job that a message answers.
@@ -90,6 +101,7 @@ impl LogEntry {
                 accept: None,
                 is_role_anothers: false,
                 answered: Vec::new(),
+                said_before: None,
             },
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -106,6 +118,7 @@ impl LogEntry {
                     accept: None,
                     is_role_anothers: false,
                     answered: Vec::new(),
+                    said_before: None,
                 }
             }
         }
@@ -167,10 +180,14 @@ impl LogEntry {
     }
 
     /// The handoff in it, if it is one that this agent should be led by: signed and bound to this room, by somebody
-    /// else whose name it is, for this agent's name or role or for anybody.
+    /// else whose name it is, for this agent's name or role or for anybody, and as far as that was looked at not said
+    /// before.
     pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
         let called = |who: &str| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
         let message = self.unverified().filter(|message| message.from.id != me.key.id())?;
+        if self.said_before.is_some() {
+            return None;
+        }
         let handoff = message.parts.iter().find_map(|part| match part {
             Part::Handoff(handoff) if handoff.to.as_deref().is_none_or(called) => Some(handoff),
             _ => None,
@@ -182,8 +199,10 @@ impl LogEntry {
     /// Whether somebody else mentions this agent by its name or role, in a message that is signed or might be.
     pub(crate) fn mentions(&self, me: &Identity) -> bool {
         let called = |who: &String| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
-        self.unverified()
-            .is_some_and(|message| message.from.id != me.key.id() && message.mentions.iter().any(called))
+        self.said_before.is_none()
+            && self
+                .unverified()
+                .is_some_and(|message| message.from.id != me.key.id() && message.mentions.iter().any(called))
             && self.message().is_some()
     }
 
@@ -201,6 +220,11 @@ impl LogEntry {
         value["signature"] = json!(mark);
         if self.message().is_some() {
             value["sender"] = json!(self.standing().word());
+        }
+        match self.said_before {
+            Some(SaidBefore::In(seq)) => value["saidBefore"] = json!({ "seq": seq }),
+            Some(SaidBefore::Perhaps) => value["saidBefore"] = json!({ "seq": null }),
+            None => {}
         }
         if let Some(reason) = reason {
             value["parts"] = json!([]);

@@ -6,7 +6,7 @@ use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskPart, Verdict, Work
 
 use crate::bundles::BundleView;
 use crate::job::cause_words;
-use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, describe};
+use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, SaidBefore, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
 use crate::screen;
@@ -65,6 +65,9 @@ fn render_message(
     let mut out = format!("{}\n", styled(HEADER, &header));
     if let Standing::NewKey { of } = entry.standing() {
         out.push_str(&new_key(message, of, entry.accept.as_deref()));
+    }
+    if let Some(before) = entry.said_before {
+        out.push_str(&styled(WARNING, &field("warning", &said_before(before))));
     }
     let mut cut = false;
     out.push_str(&render_parts(
@@ -191,6 +194,17 @@ fn new_key(message: &Message, of: &str, accept: Option<&str>) -> String {
     let line = format!("new key for {}: {}", text::name(of), short_key(&message.from.id));
     let accept = accept.map(|command| verbatim("accept", command)).unwrap_or_default();
     format!("{}{accept}", styled(WARNING, &field("warning", &line)))
+}
+
+/// What to know of a message that was said before.
+fn said_before(before: SaidBefore) -> String {
+    match before {
+        SaidBefore::In(seq) => format!("said again by the hub: the same as message {seq}"),
+        SaidBefore::Perhaps => {
+            "perhaps said before: what there was between its author's last look at the log and it is not there to compare"
+                .to_owned()
+        }
+    }
 }
 
 /// The beginning of a key, as it is shown.

@@ -49,6 +49,12 @@ pub enum FoldError {
         /// Why not.
         why: VerifyError,
     },
+    /// It moved refs before, under another number.
+    #[error("message {seq} moves refs, and was told before as an earlier message")]
+    Again {
+        /// The message.
+        seq: Seq,
+    },
     /// It moves refs in a form this program does not know.
     #[error("message {seq} moves refs in a form that this version does not understand")]
     UnknownForm {
@@ -110,6 +116,9 @@ impl RoomState {
         };
         if refs.is_some() && !verdict.is_valid() {
             return Err(FoldError::Unsigned { seq });
+        }
+        if refs.is_some() && !self.moved_by.insert(message.id) {
+            return Err(FoldError::Again { seq });
         }
         if let Some(refs) = refs {
             self.move_refs(message, refs)?;
@@ -410,6 +419,29 @@ mod tests {
         other.new = Some("d".repeat(64).parse().unwrap());
         let other = log.message(2, vec![moves(vec![other])], |_| ());
         assert!(matches!(refused(&[first(), other]), FoldError::ObjectFormat { .. }));
+    }
+
+    #[test]
+    fn a_push_that_is_told_again_moves_nothing_though_it_fits() {
+        let log = Log::new();
+        let again = |bytes: &[u8], seq: u64| {
+            let mut value: Value = serde_json::from_slice(bytes).unwrap();
+            value["seq"] = json!(seq);
+            value.to_string().into_bytes()
+        };
+        let first = log.message(1, vec![moves(vec![update("refs/heads/a", None, Some('a'))])], |_| ());
+        let gone = log.message(2, vec![moves(vec![update("refs/heads/a", Some('a'), None)])], |_| ());
+        let mut state = log.fold(&[first.clone(), gone.clone()]).unwrap();
+        let kept = serde_json::to_string(&state).unwrap();
+        assert_eq!(
+            state.fold(&[again(&first, 3)]),
+            Err(FoldError::Again { seq: Seq::new(3) })
+        );
+        // Nor after the state was kept and read again; the same change by another message is one.
+        let mut state: RoomState = serde_json::from_str(&kept).unwrap();
+        assert!(matches!(state.fold(&[again(&first, 3)]), Err(FoldError::Again { .. })));
+        let anew = log.message(3, vec![moves(vec![update("refs/heads/a", None, Some('a'))])], |_| ());
+        assert!(log.fold(&[first, gone, anew]).is_ok());
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use parler_protocol::{AgentId, BaseHint, BundleId, BundlePart, HubId, ObjectFormat, Oid, RefName, RoomName, Seq};
+use parler_protocol::{
+    AgentId, BaseHint, BundleId, BundlePart, HubId, MessageId, ObjectFormat, Oid, RefName, RoomName, Seq,
+};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -22,6 +24,7 @@ struct Kept<'a> {
     refs: Vec<KeptRef<'a>>,
     bundles: Vec<(Seq, usize, Cow<'a, BundlePart>)>,
     first_movers: Vec<(Oid, usize)>,
+    moved_by: Vec<MessageId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gone: Vec<(Seq, usize, Cow<'a, BundlePart>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -101,6 +104,7 @@ impl Serialize for RoomState {
             refs,
             bundles,
             first_movers,
+            moved_by: self.moved_by.iter().copied().collect(),
             gone,
             dropped: self.dropped.iter().copied().collect(),
             drops: self.drops.clone(),
@@ -144,6 +148,7 @@ impl<'de> Deserialize<'de> for RoomState {
         };
         state.bundles = kept.bundles.into_iter().map(bundle).collect::<Result<_, D::Error>>()?;
         state.gone = kept.gone.into_iter().map(bundle).collect::<Result<_, D::Error>>()?;
+        state.moved_by = kept.moved_by.into_iter().collect();
         state.dropped = kept.dropped.into_iter().collect();
         state.drops = kept.drops;
         state.remade = kept.remade;

@@ -1,5 +1,5 @@
 //! `git parler inbox`: what waits for this agent in all of its rooms on a hub. Acknowledges nothing, and asks once for
-//! each room with something unread.
+//! each room with something unread, and for what lies before a handoff whose author did not know all of it.
 
 use parler_client::Client;
 use parler_protocol::api::RoomSummary;
@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, Result};
 use crate::handoffs::Ledger;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, HEADER, Output, styled};
+use crate::retold::Retold;
 use crate::room_log::read_page;
 use crate::{room_labels, screen, text};
 
@@ -113,6 +114,9 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
     let mut page = read_page(client, hub, &room.room, Some(Seq::new(after)), MAX_PAGE_MESSAGES)?;
     let (trust, me) = (context.trust(), client.identity());
     trust.read_on(hub, &room.room, me, Seq::new(after), &mut page.entries);
+    let leads = |entry: &LogEntry| entry.handoff_to(me).is_some();
+    let log = (hub, &room.room);
+    Retold::default().mark(context, client, log, &mut page.entries, leads)?;
     let ledger = Ledger::of(&page.entries);
     let read = page.entries.last().map_or(after, |last| last.seq.get());
     let mut found = Found {

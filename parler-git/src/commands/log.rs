@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::log_entry::LogEntry;
 use crate::output::Output;
+use crate::retold::Retold;
 use crate::room_log::read_page;
 use crate::text::Extent;
 use crate::view::render;
@@ -33,6 +34,7 @@ pub(super) fn run(context: &Context, args: &Log, output: &mut Output) -> Result<
         hub,
         room: head.room,
         answers: Answers::default(),
+        retold: Retold::default(),
     };
     let (mut from, mut to) = (since.get(), head.head.seq.get());
     let mut left = args.limit.map_or(u64::MAX, u64::from);
@@ -72,6 +74,7 @@ struct History<'a> {
     hub: HubId,
     room: RoomName,
     answers: Answers,
+    retold: Retold,
 }
 
 impl History<'_> {
@@ -84,6 +87,10 @@ impl History<'_> {
             let mut page = read_page(self.client, &self.hub, &self.room, Some(at), limit)?;
             let (trust, me) = (self.context.trust(), self.client.identity());
             trust.read_on(&self.hub, &self.room, me, at, &mut page.entries);
+            let leads = |entry: &LogEntry| entry.handoff_to(me).is_some();
+            let log = (&self.hub, &self.room);
+            self.retold
+                .mark(self.context, self.client, log, &mut page.entries, leads)?;
             let Some(last) = page.entries.last() else { break };
             at = last.seq;
             entries.extend(page.entries);

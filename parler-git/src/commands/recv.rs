@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::log_entry::LogEntry;
 use crate::offered::Offered;
 use crate::output::Output;
+use crate::retold::Retold;
 use crate::room_log::{in_room, read_page};
 use crate::text::Extent;
 use crate::view::render;
@@ -146,6 +147,7 @@ struct Reading<'a> {
     /// How far something unread was shown before.
     offered: Option<Seq>,
     answers: Answers,
+    retold: Retold,
 }
 
 impl<'a> Reading<'a> {
@@ -167,6 +169,7 @@ impl<'a> Reading<'a> {
             is_plain: !args.all && since.is_none(),
             offered: None,
             answers: Answers::default(),
+            retold: Retold::default(),
         })
     }
 
@@ -178,6 +181,9 @@ impl<'a> Reading<'a> {
         }
         let (trust, me) = (context.trust(), self.client.identity());
         trust.read_on(&self.hub, &self.room, me, self.at, &mut entries);
+        let leads = |entry: &LogEntry| entry.handoff_to(me).is_some();
+        let log = (&self.hub, &self.room);
+        self.retold.mark(context, self.client, log, &mut entries, leads)?;
         if !context.globals.json {
             self.answers.name(self.client, &self.hub, &self.room, &mut entries);
         }

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::naming::{Found, Reference, find_blob};
 use crate::output::Output;
+use crate::retold::Retold;
 use crate::room_log::read_message;
 use crate::text::Extent;
 use crate::view::{render, verbatim};
@@ -70,6 +71,8 @@ fn show(
     let before = Seq::new(seq.get().saturating_sub(1));
     let (trust, me) = (context.trust(), client.identity());
     trust.read_on(hub, room, me, before, std::slice::from_mut(&mut entry));
+    let log = (hub, room);
+    Retold::default().mark(context, client, log, std::slice::from_mut(&mut entry), |_| true)?;
     output.warn(&trust.warnings());
     if !output.is_json() {
         Answers::default().name(client, hub, room, std::slice::from_mut(&mut entry));

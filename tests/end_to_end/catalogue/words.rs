@@ -1,11 +1,94 @@
 //! Group C: what somebody may type or say, where no other test shows it.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 
-use parler_harness::Snapshot;
+use parler_harness::{Lie, LyingProxy, Snapshot, Told};
+use parler_protocol::Head;
 
 use super::stage::{Stage, assert_visible};
-use crate::world;
+use crate::{hub_server, world};
+
+/// With a log whose hashes are all right, in which the signature of both holds.
+#[test]
+fn c07_a_message_that_the_hub_tells_again_is_not_acted_on_again() {
+    let world = world();
+    let proxy = LyingProxy::listen();
+    let hub = hub_server::start_known_as(&world, proxy.authority());
+    proxy.lead_to(hub.authority());
+    let agent = |name: &str| world.stranger(name).with("PARLER_HUB", proxy.url());
+    let (alice, bob, carol) = (agent("alice"), agent("bob"), agent("carol"));
+    for reader in [&bob, &carol] {
+        let code = alice.parler("invite --group x").success().word().to_owned();
+        reader.parler(["join", &code]).success();
+    }
+    alice.parler("handoff --room x --next review").success();
+
+    // What the log is and how it ends, as the hub tells it.
+    let log = Arc::new(Mutex::new((String::new(), String::new())));
+    let noted = Arc::clone(&log);
+    proxy.tell(move |asked, told| {
+        let body = String::from_utf8_lossy(&told.body).into_owned();
+        if asked.line.contains("/messages")
+            && let Some((_, rest)) = body.split_once("\"messages\":[{")
+            && let Some((message, _)) = rest.split_once("}],\"cursor\"")
+            && let Some(head) = told.head.lines().find_map(|line| line.strip_prefix("parler-head: "))
+        {
+            *noted.lock().unwrap() = (format!("{{{message}}}"), head.to_owned());
+        }
+        Lie::Truth
+    });
+    bob.parler("recv --room x").success().says("HANDOFF TO YOU from alice");
+    let (message, head) = log.lock().unwrap().clone();
+    let head: Head = head.parse().unwrap_or_else(|error| panic!("{error}: {message}"));
+    let (first, second) = (head.seq.get(), head.seq.get() + 1);
+
+    // The same once more, as the next message.
+    let again = message.replacen(&format!("\"seq\":{first},"), &format!("\"seq\":{second},"), 1);
+    assert_ne!(again, message);
+    let h = head.h.next(again.as_bytes());
+    proxy.tell(move |asked, told| {
+        let mut body = String::from_utf8_lossy(&told.body).into_owned();
+        if asked.line.contains("/messages") && !asked.line.contains("limit=0") {
+            body = match body.contains("\"messages\":[]") {
+                true => body.replacen("\"messages\":[", &format!("\"messages\":[{again}"), 1),
+                false => body.replacen("],\"cursor\"", &format!(",{again}],\"cursor\""), 1),
+            };
+        }
+        let h = h.to_string();
+        body = body.replace(&head.h.to_string(), &h);
+        let ends = |seq: u64| format!("\"head\":{{\"seq\":{seq}");
+        body = body.replace(&ends(first), &ends(second));
+        let head = told.head.replace(&head.to_string(), &format!("{second} {h}"));
+        Told { head, body: Vec::new() }.with_body(body.as_bytes())
+    });
+    let marked = format!("said again by the hub: the same as message {first}");
+    // Who has read the first asks for it once more, and no more than that.
+    let shown = bob.parler("recv --room x").success();
+    shown.says_no("HANDOFF TO YOU").says(&marked);
+    assert_visible(&shown, "told again");
+    let reads = proxy
+        .asked()
+        .iter()
+        .filter(|asked| asked.line.contains("/messages?"))
+        .count();
+    assert_eq!(reads, 2, "{:?}", proxy.asked());
+    let read = bob.parler("recv --room x --json").success().json();
+    assert_eq!(read["handoffs"], serde_json::json!([]), "{read:#}");
+    assert_eq!(read["messages"][0]["signature"], "valid", "{read:#}");
+    assert_eq!(read["messages"][0]["saidBefore"]["seq"], first, "{read:#}");
+    bob.parler(["show", "--room", "x", &second.to_string()])
+        .success()
+        .says_no("HANDOFF TO YOU")
+        .says(&marked);
+    bob.parler("log --room x").success().says(&marked);
+    let open = bob.parler("status --room x --json").success().json();
+    assert_eq!(open["toMe"].as_array().map(Vec::len), Some(1), "{open:#}");
+    // Who reads both at once is led by the first.
+    let both = carol.parler("recv --room x").success();
+    both.says("HANDOFF TO YOU from alice").says(&marked);
+    assert_eq!(both.out().matches("HANDOFF TO YOU").count(), 1, "{both:?}");
+}
 
 #[test]
 fn c12_revisions_and_names_that_look_like_something_else() {

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::output::Output;
+use crate::retold::Retold;
 use crate::text::Extent;
 use crate::view::render;
 
@@ -33,9 +34,11 @@ pub(super) fn run(context: &Context, args: &Recv, output: &mut Output) -> Result
         owed: reading.cursor,
         is_plain: reading.is_plain,
         answers: Answers::default(),
+        retold: Retold::default(),
     };
     // What a hub that goes away meanwhile does not give, it gives when it is back.
     let caught_up = watch.catch_up(context, &mut reading, output);
+    watch.retold = std::mem::take(&mut reading.retold);
     let mut client = Some(client.without_retries());
     let mut outage = Outage::none();
     if survives(caught_up, &mut outage, output)? {
@@ -106,6 +109,7 @@ struct Watch {
     /// Whether what this agent wrote itself is left out.
     is_plain: bool,
     answers: Answers,
+    retold: Retold,
 }
 
 impl Watch {
@@ -163,6 +167,9 @@ impl Watch {
             }
             let (trust, me) = (context.trust(), client.identity());
             trust.read_on(&self.hub, &self.room, me, self.at, &mut batch);
+            let leads = |entry: &LogEntry| entry.handoff_to(me).is_some();
+            let log = (&self.hub, &self.room);
+            self.retold.mark(context, &client, log, &mut batch, leads)?;
             if !output.is_json() {
                 self.answers.name(&client, &self.hub, &self.room, &mut batch);
             }
@@ -241,6 +248,7 @@ impl Watch {
             is_plain: self.is_plain,
             offered: None,
             answers: Answers::default(),
+            retold: Retold::default(),
         }
     }
 
