@@ -25,6 +25,7 @@ pub mod pins;
 pub mod push;
 pub mod quarantine;
 pub mod repository;
+pub mod risk;
 pub mod room;
 pub mod room_cache;
 pub mod room_state;

@@ -1,5 +1,6 @@
 //! HANDOFF TO YOU: what leads a reader to the next action, before anything else is shown.
 
+use git_remote_parler::risk::RiskReport;
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::{HandoffPart, Message, Part, RefUpdate, RoomName, Seq, Work};
@@ -11,9 +12,9 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, styled};
-use crate::screen;
 use crate::text::{self, Extent};
 use crate::view::{field, more, ref_change, verbatim, work_words};
+use crate::{risks, screen};
 
 /// A handoff to this agent, with what is known of its bundle.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(crate) struct Banner<'a> {
     pub(crate) handoff: &'a HandoffPart,
     /// The bundle, when the handoff names one and the room holds it.
     pub(crate) bundle: Option<BundleView>,
+    /// What of the bundle is dangerous to check out, where it has been imported.
+    pub(crate) risks: Option<RiskReport>,
     /// What to call the bundle in a command, and the room where that has to be said.
     pub(crate) apply: Option<String>,
 }
@@ -59,6 +62,7 @@ pub(crate) fn banners<'e>(
             message,
             handoff,
             bundle: part.map(|part| BundleView::of(part, context.repository_if_any())),
+            risks: part.and_then(|part| risks::of_bundle(part, context.repository_if_any())),
             apply: named.map(|id| format!("{id}{}", context.room_option())),
         }
     };
@@ -75,6 +79,7 @@ struct BannerJson<'a> {
     summary: Option<&'a str>,
     to: Option<&'a str>,
     bundle: Option<&'a BundleView>,
+    risks: Option<&'a RiskReport>,
     work: Option<&'a Work>,
     revises: Option<Seq>,
     /// The command that imports the bundle.
@@ -112,6 +117,9 @@ impl Banner<'_> {
                 }
             }
         }
+        if let Some(report) = &self.risks {
+            out.push_str(&risks::lines(report));
+        }
         if let Some(command) = self.apply_command() {
             out.push_str(&verbatim("apply", &command));
         }
@@ -128,6 +136,7 @@ impl Banner<'_> {
             summary: self.handoff.summary.as_deref(),
             to: self.handoff.to.as_deref(),
             bundle: self.bundle.as_ref(),
+            risks: self.risks.as_ref(),
             work: self.handoff.work.as_ref(),
             revises: self.handoff.revises,
             apply: self.apply_command(),
@@ -176,6 +185,7 @@ mod tests {
             message,
             handoff,
             bundle: Some(bundle),
+            risks: None,
             apply: Some(id.clone()),
         };
         let expected = format!(
@@ -206,6 +216,7 @@ HANDOFF TO YOU from alice (planner) · message 42 · signature valid
             message,
             handoff,
             bundle: None,
+            risks: None,
             apply: None,
         };
         let expected = "\

@@ -358,6 +358,7 @@ mod tests {
                 message,
                 handoff,
                 bundle: None,
+                risks: None,
                 apply: None,
             }
         };
@@ -389,6 +390,7 @@ mod tests {
             message,
             handoff,
             bundle: Some(BundleView::of(&bundle(), None)),
+            risks: None,
             apply: None,
         };
         anstream::adapter::strip_str(&block(&banner, None)).to_string()

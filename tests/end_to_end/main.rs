@@ -59,6 +59,7 @@ mod repositories;
 mod repository_matrix;
 mod restarted_hub;
 mod retention;
+mod risks;
 mod room_head;
 mod secrets;
 mod serve;

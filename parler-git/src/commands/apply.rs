@@ -11,6 +11,7 @@ use git_remote_parler::git::was_ended;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming, PinTiming};
 use git_remote_parler::pins::{Pin, pack_if_many, twins};
 use git_remote_parler::repository::Repository;
+use git_remote_parler::risk::{Change, RiskReport};
 use git_remote_parler::session::Policy;
 use parler_protocol::{BundleId, RoomName};
 use serde_json::json;
@@ -22,8 +23,8 @@ use crate::error::{AGAIN, Error, ErrorKind, Result};
 use crate::naming::{Reference, find_bundle};
 use crate::output::Output;
 use crate::pushing::pins_json;
-use crate::text;
 use crate::view::field;
+use crate::{risks, text};
 
 /// One read of a file.
 const PIECE_BYTES: usize = 256 << 10; // 256 KiB
@@ -75,7 +76,20 @@ fn apply_from_room(
         .find(|bundle| bundle.id == id)
         .map(|bundle| bundle.pins.as_slice())
         .unwrap_or_default();
-    report(repository, &id, pins, Some(state.room()), output)
+    // What came with it is checked out with it.
+    let with_it = fetched
+        .bundles
+        .iter()
+        .map(|bundle| bundle.id)
+        .filter(|other| *other != id);
+    let parts: Vec<_> = with_it
+        .chain([id])
+        .filter_map(|id| state.bundle(&id))
+        .map(|bundle| (bundle.tips().collect::<Vec<_>>(), bundle.part.prerequisites.as_slice()))
+        .collect();
+    let changes = parts.iter().map(|(tips, bases)| Change { tips, bases });
+    let risks = RiskReport::of(repository, changes);
+    report(repository, &id, pins, &risks, Some(state.room()), output)
 }
 
 fn apply_file(repository: &Repository, path: &Path, shown: &str, output: &mut Output) -> Result<()> {
@@ -97,10 +111,17 @@ fn apply_file(repository: &Repository, path: &Path, shown: &str, output: &mut Ou
         short_pin: true,
         reader: &mut file,
     };
-    import.add(incoming).map_err(|error| in_file(shown, error))?;
+    let header = import.add(incoming).map_err(|error| in_file(shown, error))?;
+    let tips: Vec<_> = header.refs.iter().map(|found| found.oid).collect();
+    let bases = header.prerequisites.clone();
     let imported = import.finish(PinTiming::Now).map_err(|error| in_file(shown, error))?;
     pack_if_many(repository, imported.pins.len());
-    report(repository, &id, &imported.pins, None, output)
+    let change = Change {
+        tips: &tips,
+        bases: &bases,
+    };
+    let risks = RiskReport::of(repository, [change]);
+    report(repository, &id, &imported.pins, &risks, None, output)
 }
 
 fn hash(file: &mut File) -> io::Result<BundleId> {
@@ -119,6 +140,7 @@ fn report(
     repository: &Repository,
     id: &BundleId,
     pins: &[Pin],
+    risks: &RiskReport,
     room: Option<&RoomName>,
     output: &mut Output,
 ) -> Result<()> {
@@ -134,6 +156,7 @@ fn report(
             "ref": first.map(|pin| &pin.name),
             "oid": first.map(|pin| pin.oid),
             "pins": pins_json(pins),
+            "risks": risks,
         }));
     }
     output.line(&format!("applied bundle {}", id.short()))?;
@@ -152,7 +175,7 @@ fn report(
             &format!("{} · {}", text::name(&pin.name), text::one_line(&subject)),
         ))?;
     }
-    Ok(())
+    output.text(&risks::lines(risks))
 }
 
 /// An error that names the file it is about.

@@ -13,6 +13,7 @@ use crate::log_entry::LogEntry;
 use crate::naming::{Found, Reference, find_blob};
 use crate::output::Output;
 use crate::retold::Retold;
+use crate::risks;
 use crate::room_log::read_message;
 use crate::text::Extent;
 use crate::view::{render, verbatim};
@@ -78,8 +79,16 @@ fn show(
         Answers::default().name(client, hub, room, std::slice::from_mut(&mut entry));
     }
     let banner = banners(context, client, room, std::iter::once(&entry))?.pop();
+    // What a handoff is about its banner says.
+    let own = entry.message().and_then(|(message, _)| {
+        message.parts.iter().find_map(|part| match part {
+            Part::Bundle(part) => risks::of_bundle(part, context.repository_if_any()),
+            _ => None,
+        })
+    });
     if output.is_json() {
         let mut value = entry.to_json();
+        value["risks"] = json!(own);
         if let Some(banner) = &banner {
             value["handoff"] = json!(banner.to_json());
         }
@@ -92,6 +101,9 @@ fn show(
         output.text("\n")?;
     }
     output.text(&render(&entry, context.repository_if_any(), Extent::Whole))?;
+    if let Some(report) = own.filter(|_| banner.is_none()) {
+        output.text(&risks::lines(&report))?;
+    }
     // A banner has said it.
     let next = if banner.is_some() { None } else { next(&entry) };
     if let Some((label, command)) = next {
