@@ -127,11 +127,9 @@ impl Job {
     /// What whoever has it said last.
     fn said(&self) -> Option<TaskStatus> {
         let holder = self.summary.claimed_by.as_ref()?;
-        let of_holder = self
-            .receipts
-            .iter()
-            .rev()
-            .find(|receipt| receipt.from.id == holder.id || is_token(holder));
+        let of_holder = self.receipts.iter().rev().find(|receipt| {
+            receipt.from.id == holder.id || is_token(holder) && receipt.from.name == holder.name.as_str()
+        });
         of_holder.map(|receipt| receipt.part.status)
     }
 

@@ -21,5 +21,5 @@ pub(crate) use claims::{Claim, Claims};
 pub(crate) use job::Job;
 pub(crate) use lease::{Lease, Standing};
 pub(crate) use place::Yard;
-pub(crate) use report::{Told, say_alone};
+pub(crate) use report::{Told, look_at, result_ref, say_alone};
 pub(crate) use stop::Stop;

@@ -448,6 +448,11 @@ fn a_job_that_ends_every_worker_is_dead_until_somebody_offers_it_again() {
     let next = stage.ask("good");
     let served = stage.start(&stage.bob, &["--once"], &["true"]).wait().success();
     served.says(&format!("job {next} of 'test' from alice: done"));
+    // Whoever asked for it is told, and no longer waits.
+    let asked = ["status", &seq.to_string(), "--service", "test", "--wait", "done"];
+    let dead = stage.alice.parler(asked).code(1);
+    dead.says(&format!("git parler serve test --retry {seq}"));
+    assert!(dead.one_error_line().contains(&format!("job {seq} is dead, not done")));
     let retried = stage
         .bob
         .parler(["serve", "test", "--retry", &seq.to_string()])
@@ -589,10 +594,9 @@ fn a_job_that_is_called_off_is_ended() {
         .alice
         .parler(["cancel", &seq.to_string(), "--service", "test"])
         .success();
-    worker
-        .wait()
-        .success()
-        .says(&format!("job {seq} of 'test' from alice: called off"));
+    let ended = worker.wait().code(1);
+    ended.says(&format!("job {seq} of 'test' from alice: called off"));
+    ended.warns("not brought to its end: job 1 of 'test' from alice: called off");
     assert!(!Path::new("/proc").join(pid.trim()).exists());
     assert!(stage.said("failed").is_empty() && stage.said("done").is_empty());
 }

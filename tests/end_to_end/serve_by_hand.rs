@@ -94,7 +94,7 @@ fn whoever_leaves_gives_the_job_back() {
         .wait()
         .success()
         .says("done");
-    // Told off by its requester: the terminal that waits is told as well.
+    // The terminal that waits hears what was said in another.
     let worker = sit(&stage, &["--once"]);
     let second = stage.ask("two");
     worker.wait_for_output(|said| said.contains("back:"));
@@ -103,5 +103,12 @@ fn whoever_leaves_gives_the_job_back() {
         .parler(["fail", &second.to_string(), "--service", "test", "--note", "cannot"])
         .success();
     worker.wait().success().warns("failed");
+    // Also by whoever asked for it.
+    let worker = sit(&stage, &["--once"]);
+    let third = stage.ask("three");
+    worker.wait_for_output(|said| said.contains("back:"));
+    let cancel = ["cancel", &third.to_string(), "--service", "test"];
+    stage.alice.parler(cancel).success();
+    worker.wait().success().warns("cancelled");
     assert_eq!(part(&stage.said("failed")[0], "com.parler.task")["note"], "cannot");
 }

@@ -204,3 +204,46 @@ fn a_workdir_that_is_no_utf_8_is_refused_before_any_job() {
     let refused = bob.parler([&arguments[..], &[workdir]].concat()).code(2);
     assert!(refused.one_error_line().contains("is not UTF-8"), "{}", refused.err());
 }
+
+#[test]
+fn a_job_done_by_hand_outlives_a_hub_that_is_away() {
+    let world = world();
+    let (_hub, proxy, stage) = stage_behind_proxy(&world);
+    stage.make_service();
+    let seq = stage.ask("by hand");
+    proxy.tell(|asked, told| {
+        let is_watch = asked.line.contains("/svc.test/messages?") && asked.line.contains("wait=");
+        match is_watch && asked.before < 2 {
+            true => told.with_body(b"nothing that can be read"),
+            false => Lie::Truth,
+        }
+    });
+    let worker = stage.start(&stage.bob, &["--once", "--lease", "1h"], &[]);
+    worker.wait_for_output(|said| said.contains("back:"));
+    // What is awaited is one more message.
+    stage
+        .alice
+        .parler(["send", "--room", "svc.test", "are you at it?"])
+        .success();
+    worker.wait_for_errors(|said| said.contains("waiting for it"));
+    let done = ["done", &seq.to_string(), "--service", "test", "--note", "yes"];
+    stage.bob.parler(done).success();
+    worker.wait().success().warns(&format!("job {seq} of 'test': done"));
+}
+
+#[test]
+fn nobody_else_brings_or_blocks_the_result_of_a_job() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    stage.push();
+    for name in ["refs/results/1", "refs/results/1/x", "refs/results"] {
+        let pushed = stage
+            .alice
+            .git(["push", "parler::room/svc.test", &format!("feature:{name}")]);
+        pushed.code(1);
+    }
+    let command = script(&world, "commit", "echo x >>new.txt; git commit -qam x");
+    let served = stage.start(&stage.bob, &["--once"], &[&command]).wait().success();
+    served.says("done · exit status 0").says("bundle");
+}

@@ -1,7 +1,7 @@
 //! `git parler fetch`: the bytes of a bundle or a file that somebody posted, in a file. Nothing is imported, and what
 //! its sender calls it names nothing here.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use git_remote_parler::meter::{self, Meter};
@@ -77,6 +77,9 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
     if to_output {
         let mut spool = SpoolWriter::new(context.environment.temporary_directory());
         download(context, &client, &wanted, &mut spool)?;
+        if output.is_terminal() {
+            return show(spool.finish().reader(), output);
+        }
         let mut bytes = output.bytes()?;
         let copied = io::copy(&mut spool.finish().reader(), &mut bytes).and_then(|_| bytes.flush());
         return copied.map_err(|error| Error::output(&error));
@@ -110,6 +113,22 @@ pub(super) fn run(context: &Context, args: &Fetch, output: &mut Output) -> Resul
             "room": wanted.room,
         }),
     )
+}
+
+/// Shows bytes that somebody else chose to a person: no byte of theirs says anything to the terminal.
+fn show(bytes: impl Read, output: &mut Output) -> Result<()> {
+    let mut bytes = BufReader::new(bytes);
+    loop {
+        let mut piece = Vec::new();
+        let read = (&mut bytes).take(PIECE_BYTES as u64).read_until(b'\n', &mut piece);
+        match read.map_err(|error| Error::output(&error))? {
+            0 => return Ok(()),
+            _ => {
+                let piece = piece.strip_suffix(b"\n").unwrap_or(&piece);
+                output.text(&format!("{}\n", text::continued(&String::from_utf8_lossy(piece))))?;
+            }
+        }
+    }
 }
 
 /// Writes the bytes: as many as their author signed for, and all that was written is to be thrown away unless they hash

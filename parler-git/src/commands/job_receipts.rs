@@ -5,7 +5,7 @@ use git_remote_parler::base::BasePolicy;
 use git_remote_parler::push::{Force, PushPolicy, PushReport, PushRequest, RefChange, RoomLookup};
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{Client, ClientError};
-use parler_protocol::{BundleId, Draft, ErrorCode, HandoffPart, Part, Seq, ServiceName, TaskPart, TaskStatus};
+use parler_protocol::{BundleId, Draft, ErrorCode, Part, Seq, ServiceName, TaskPart, TaskStatus};
 use serde_json::json;
 
 use super::handoff::{Subject, find_subject};
@@ -16,10 +16,7 @@ use crate::output::Output;
 use crate::posting::{Place, mentions};
 use crate::pushing::{Destination, push};
 use crate::text;
-use crate::worker::{Claim, Claims};
-
-/// Where a room keeps what its jobs have made.
-const RESULTS: &str = "refs/results/";
+use crate::worker::{Claim, Claims, look_at, result_ref};
 
 /// Says it. `seq` is the job's number.
 pub(super) fn run(
@@ -66,7 +63,7 @@ pub(super) fn run(
             let extra = |bundle: Option<BundleId>| vec![part(bundle).into(), handoff(service, &claim, bundle)];
             let request = PushRequest {
                 changes: vec![RefChange {
-                    destination: format!("{RESULTS}{seq}").parse().expect("a ref's name"),
+                    destination: result_ref(seq),
                     source: Some(revision),
                     force: Force::Always,
                 }],
@@ -134,15 +131,8 @@ fn say(
 }
 
 fn handoff(service: &ServiceName, claim: &Claim, bundle: Option<BundleId>) -> Part {
-    let named = bundle.map(|id| id.short()).unwrap_or_default();
-    HandoffPart {
-        next: format!("look at what was made of it: git parler apply {named} --service {service}"),
-        summary: Some(format!("job {} of '{service}'", claim.fence.seq)),
-        to: Some(claim.requester.clone()),
-        bundle,
-        ..HandoffPart::default()
-    }
-    .into()
+    let summary = format!("job {} of '{service}'", claim.fence.seq);
+    look_at(service, bundle, &claim.requester, summary)
 }
 
 fn line(status: TaskStatus, seq: Seq, service: &ServiceName, number: Seq) -> String {

@@ -286,6 +286,14 @@ fn work(
     for told in news {
         let shown = match told {
             News::Ended { line, json } => output.either(&line, &json).and_then(|()| output.deliver()),
+            News::Unfinished { line, json, kind } => {
+                let shown = output.either(&line, &json).and_then(|()| output.deliver());
+                if appetite.once {
+                    // Whoever asked for one job is told that it was none.
+                    failed.get_or_insert_with(|| unfinished(kind, &line, output));
+                }
+                shown
+            }
             News::Remark(line) => {
                 output.remark(&line);
                 Ok(())
@@ -317,6 +325,11 @@ fn work(
         return Err(Error::interrupted());
     }
     failed.map_or(Ok(()), Err)
+}
+
+fn unfinished(kind: ErrorKind, line: &str, output: &Output) -> Error {
+    let error = Error::new(kind, format_args!("not brought to its end: {line}"));
+    if output.is_json() { error.told() } else { error }
 }
 
 /// Who commits of a command are by, unless it says otherwise.

@@ -16,7 +16,7 @@ use git_remote_parler::import::ImportLimits;
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::api::ClaimedJob;
-use parler_protocol::{ErrorCode, Fence, HubId, ObjectFormat, ServiceName, TaskStatus};
+use parler_protocol::{ErrorCode, Fence, HubId, ObjectFormat, Seq, ServiceName, TaskStatus};
 use serde_json::{Value, json};
 
 use super::adopted::Orphans;
@@ -78,6 +78,8 @@ pub(crate) struct Bench {
 pub(crate) enum News {
     /// A job came to its end here.
     Ended { line: String, json: Value },
+    /// One was not brought to its end here.
+    Unfinished { line: String, json: Value, kind: ErrorKind },
     /// Something besides.
     Remark(String),
     /// This worker cannot go on.
@@ -88,8 +90,10 @@ pub(crate) enum News {
 enum Outcome {
     /// That is to be told.
     Verdict(Box<Verdict>),
-    /// Nobody waits for it, or somebody else has it, and why.
-    Nothing(String),
+    /// Somebody else may have it, or it has ended, and why.
+    Late(String),
+    /// Nobody waits for it.
+    CalledOff,
     /// Somebody else may have it at once. What is told of it, if anything.
     GiveBack(Option<String>),
 }
@@ -159,9 +163,10 @@ impl Bench {
             Ok(outcome) => outcome,
             Err(error) => self.blame(error, &job, &place, tell)?,
         };
-        let nothing_said = |why: &str| News::Ended {
+        let unfinished = |kind, why: &str| News::Unfinished {
             line: line_of(&head, why),
             json: self.json(&job, None, why),
+            kind,
         };
         let give_back = |why: Option<String>| {
             let why = match client.release_claim(&self.service, fence) {
@@ -169,17 +174,18 @@ impl Bench {
                 Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
             };
             if let Some(why) = why {
-                remark(why);
+                tell(unfinished(ErrorKind::Unreachable, &why));
             }
         };
         match outcome {
             Outcome::GiveBack(why) => give_back(why),
-            Outcome::Nothing(why) => tell(nothing_said(&why)),
+            Outcome::Late(why) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),
+            Outcome::CalledOff => tell(unfinished(ErrorKind::Negative, "called off")),
             Outcome::Verdict(verdict) => {
                 let is_kept = self.keep && verdict.status == TaskStatus::Failed;
                 match reporter.end(&job, *verdict) {
                     Ok(ended) => tell(self.ended(&job, &head, &ended)),
-                    Err(Untold::Late(why)) => tell(nothing_said(&format!("too late, {why}"))),
+                    Err(Untold::Late(why)) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),
                     Err(Untold::GiveBack(why)) => give_back(Some(why)),
                     Err(Untold::Failed(error)) => return Err(error),
                 }
@@ -209,31 +215,32 @@ impl Bench {
         let said = say_alone(client, &self.told, claim, to, TaskStatus::Failed, Some(why));
         let (name, seq) = (text::name(&refused.requester.name), fence.seq);
         let head = format!("job {seq} of '{}' from {name}", self.service);
-        let (status, line, note, message) = match said {
-            Ok(posted) => {
-                let line = format!("failed · {}", text::one_line(why));
-                (Some(TaskStatus::Failed), line, why.to_owned(), Some(posted.seq))
-            }
-            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
-                let late = "too late, somebody else has it or it has ended";
-                (None, late.to_owned(), late.to_owned(), None)
-            }
-            Err(error) if error.kind == ErrorKind::Unreachable => {
-                // It is offered again when the claim has ended.
-                let error = text::one_line(error.what());
-                tell(News::Remark(format!(
-                    "{head}: that it cannot be worked on was not told: {error}"
-                )));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+        let json = |status: Option<TaskStatus>, note: &str, message: Option<Seq>| {
+            json!({
+                "service": self.service, "job": seq, "id": refused.id, "attempt": attempt, "requester": refused.requester.name,
+                "status": status, "note": note, "elapsedMs": null, "seq": message, "output": null, "bundle": null,
+            })
         };
-        let json = json!({
-            "service": self.service, "job": seq, "id": refused.id, "attempt": attempt, "requester": refused.requester.name,
-            "status": status, "note": note, "elapsedMs": null, "seq": message, "output": null, "bundle": null,
+        let unfinished = |kind, why: &str| News::Unfinished {
+            line: format!("{head}: {}", text::one_line(why)),
+            json: json(None, why, None),
+            kind,
+        };
+        tell(match said {
+            Ok(posted) => News::Ended {
+                line: format!("{head}: failed · {}", text::one_line(why)),
+                json: json(Some(TaskStatus::Failed), why, Some(posted.seq)),
+            },
+            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
+                unfinished(ErrorKind::Conflict, "too late, somebody else has it or it has ended")
+            }
+            // It is offered again when the claim has ended.
+            Err(error) if error.kind == ErrorKind::Unreachable => unfinished(
+                ErrorKind::Unreachable,
+                &format!("that it cannot be worked on was not told: {}", error.what()),
+            ),
+            Err(error) => return Err(error),
         });
-        let line = format!("{head}: {line}");
-        tell(News::Ended { line, json });
         Ok(())
     }
 
@@ -269,7 +276,7 @@ impl Bench {
         tell: &dyn Fn(News),
     ) -> Result<Outcome> {
         let over = |untold: Untold| match untold {
-            Untold::Late(why) => Ok(Outcome::Nothing(format!("too late, {why}"))),
+            Untold::Late(why) => Ok(Outcome::Late(why)),
             Untold::GiveBack(why) => Ok(Outcome::GiveBack(Some(why))),
             Untold::Failed(error) => Err(error),
         };
@@ -294,8 +301,8 @@ impl Bench {
         let ran = run(&prepared, self.timeout, reporter.lease, &self.stop, woken)?;
         Ok(match &ran.end {
             End::Stopped => Outcome::GiveBack(None),
-            End::Cancelled => Outcome::Nothing("called off".to_owned()),
-            End::Lost(why) => Outcome::Nothing(format!("too late, {why}")),
+            End::Cancelled => Outcome::CalledOff,
+            End::Lost(why) => Outcome::Late(why.clone()),
             End::Exited(_) | End::TimedOut | End::Unguarded => self.verdict(job, place, ran, tell),
         })
     }
@@ -307,8 +314,8 @@ impl Bench {
         }
         match lease.standing() {
             Standing::Held => None,
-            Standing::Cancelled => Some(Outcome::Nothing("called off".to_owned())),
-            Standing::Lost(why) => Some(Outcome::Nothing(format!("too late, {why}"))),
+            Standing::Cancelled => Some(Outcome::CalledOff),
+            Standing::Lost(why) => Some(Outcome::Late(why)),
         }
     }
 

@@ -12,8 +12,8 @@ use git_remote_parler::room_cache::RoomCache;
 use parler_client::{BlobSource, Client, ClientError, rests_of_a_stream};
 use parler_protocol::api::Posted;
 use parler_protocol::{
-    BundleId, ErrorCode, Fence, FilePart, HandoffPart, Head, MessageId, Oid, Part, Sender, ServiceName, TaskPart,
-    TaskStatus, TextPart,
+    BundleId, ErrorCode, Fence, FilePart, HandoffPart, Head, MessageId, Oid, Part, RefName, Sender, Seq, ServiceName,
+    TaskPart, TaskStatus, TextPart,
 };
 use tempfile::TempDir;
 
@@ -216,22 +216,13 @@ impl Reporter<'_> {
         let extra = |bundle: Option<BundleId>| -> Vec<Part> {
             let mut parts = said(job.id, verdict, bundle);
             parts.extend(output.as_ref().map(file_part));
-            let named = bundle.map(|id| id.short()).unwrap_or_default();
-            parts.push(
-                HandoffPart {
-                    next: format!("look at what was made of it: git parler apply {named} --service {service}"),
-                    summary: Some(format!("job {} of '{service}': {}", job.seq(), verdict.note)),
-                    to: Some(job.requester.name.clone()),
-                    bundle,
-                    ..HandoffPart::default()
-                }
-                .into(),
-            );
+            let summary = format!("job {} of '{service}': {}", job.seq(), verdict.note);
+            parts.push(look_at(service, bundle, &job.requester.name, summary));
             parts
         };
         let request = PushRequest {
             changes: vec![RefChange {
-                destination: format!("{RESULTS}{}", job.seq()).parse().expect("a ref's name"),
+                destination: result_ref(job.seq()),
                 source: Some(commits.tip.to_string()),
                 force: Force::Always,
             }],
@@ -337,6 +328,24 @@ pub(crate) fn say_alone(
     let posted = client.post_with_fence(&room, fence, &signed, None, None)?;
     told.note(&posted);
     Ok(posted)
+}
+
+/// Where a room keeps what its job of this number has made.
+pub(crate) fn result_ref(seq: Seq) -> RefName {
+    format!("{RESULTS}{seq}").parse().expect("a ref's name")
+}
+
+/// The handoff of what was made of a job, to whoever asked for it.
+pub(crate) fn look_at(service: &ServiceName, bundle: Option<BundleId>, requester: &str, summary: String) -> Part {
+    let named = bundle.map(|id| id.short()).unwrap_or_default();
+    HandoffPart {
+        next: format!("look at what was made of it: git parler apply {named} --service {service}"),
+        summary: Some(summary),
+        to: Some(requester.to_owned()),
+        bundle,
+        ..HandoffPart::default()
+    }
+    .into()
 }
 
 /// What makes a message about this claim known when it is posted again.

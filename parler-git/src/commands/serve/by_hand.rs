@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use parler_client::{Client, ClientError, ReadFrom};
+use parler_client::{Client, ClientError, ReadFrom, rests_of_a_stream};
 use parler_protocol::api::{ClaimedJob, RoomAnswer};
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
-use parler_protocol::{AgentId, Fence, Part, Seq, ServiceName, TaskStatus};
+use parler_protocol::{AgentId, ErrorCode, Fence, Part, Seq, ServiceName, TaskStatus};
 
 use crate::context::Context;
 use crate::ending;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, Output, styled};
 use crate::screen;
@@ -19,6 +19,9 @@ use crate::view::{render_parts, verbatim};
 use crate::worker::{Claim, Claimer, Claims, Job, Lease, Standing, Stop, Told, say_alone};
 
 use super::LEAVING;
+
+/// Between two looks where the hub has been away for long.
+const LONGEST_REST: Duration = Duration::from_secs(10);
 
 /// Claims jobs one after the other, or one.
 pub(super) fn run(
@@ -111,15 +114,16 @@ impl Desk<'_> {
                 return Ok(());
             }
         };
-        let to = (job.id, &job.requester);
-        say_alone(
-            self.client,
-            &self.told,
-            (self.service, fence),
-            to,
-            TaskStatus::Accepted,
-            None,
-        )?;
+        let (held, to) = ((self.service, fence), (job.id, &job.requester));
+        match say_alone(self.client, &self.told, held, to, TaskStatus::Accepted, None) {
+            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
+                output.remark(&format!("job {seq} of '{}' is no longer yours", self.service));
+                return Ok(());
+            }
+            // What counts is how it ends.
+            Err(error) if error.kind != ErrorKind::Unreachable => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
         let claim = Claim {
             fence,
             id: job.id,
@@ -129,7 +133,7 @@ impl Desk<'_> {
             .claims
             .add(self.service, &claim)
             .and_then(|()| self.show(&job, output));
-        let ended = shown.and_then(|()| self.wait(&watching, &job, &lease));
+        let ended = shown.and_then(|()| self.wait(&watching, &job, &lease, output));
         drop(lease);
         self.claims.remove(self.service, fence);
         match ended {
@@ -183,7 +187,9 @@ impl Desk<'_> {
     }
 
     /// Waits until somebody has said how it ended.
-    fn wait(&self, watching: &Client, job: &Job, lease: &Lease) -> Result<Ended> {
+    fn wait(&self, watching: &Client, job: &Job, lease: &Lease, output: &mut Output) -> Result<Ended> {
+        let mut rests = rests_of_a_stream();
+        let mut is_told = false;
         let mut after = job.seq();
         let over = || match (self.stop.is_said(), lease.standing()) {
             (true, _) => Some(Ended::Stopped),
@@ -210,9 +216,21 @@ impl Desk<'_> {
                     if let Some(ended) = over() {
                         return Ok(ended);
                     }
-                    return Err(error.into());
+                    let error = Error::from(error);
+                    if error.kind != ErrorKind::Unreachable {
+                        return Err(error);
+                    }
+                    // As long as the claim lasts the job is somebody's who works on it.
+                    if !is_told {
+                        output.remark(&format!("{}; waiting for it", error.what()));
+                        is_told = true;
+                    }
+                    self.stop.rest(rests.next().unwrap_or(LONGEST_REST));
+                    continue;
                 }
             };
+            rests = rests_of_a_stream();
+            is_told = false;
             for raw in page.messages {
                 let entry = LogEntry::read(raw, &self.client.hub_id()?, &job.room, after.next());
                 after = entry.seq;
