@@ -197,7 +197,7 @@ impl BundleHeader {
         let mut names = HashSet::new();
         if let Some(tip) = self.refs.iter().find(|tip| !names.insert(tip.name.without_refs())) {
             return Err(BundleError::Twice {
-                what: tip.name.to_string(),
+                what: one_line(tip.name.as_str().as_bytes()),
             });
         }
         let is_inside_another = |tip: &&HeaderRef| {
@@ -206,7 +206,7 @@ impl BundleHeader {
         };
         match self.refs.iter().find(is_inside_another) {
             Some(tip) => Err(BundleError::RefName {
-                name: tip.name.to_string(),
+                name: one_line(tip.name.as_str().as_bytes()),
             }),
             None => Ok(()),
         }
@@ -303,7 +303,7 @@ pub enum BundleError {
     /// A ref or prerequisite is listed twice.
     #[error("the bundle lists {what} twice")]
     Twice {
-        /// Which.
+        /// Which, escaped and cut.
         what: String,
     },
     /// Too many of something.
