@@ -74,24 +74,22 @@ fn by_lines(stream: &[u8]) -> Vec<SseEvent> {
 
 /// A text as the address of a hub.
 pub fn hub_address(text: &str) {
-    match text.parse::<HubAddress>() {
-        Ok(address) => {
-            let written = address.to_string();
-            assert_eq!(
-                written.parse::<HubAddress>().as_ref(),
-                Ok(&address),
-                "{written:?} of {text:?}"
-            );
-            assert!(
-                written.is_ascii() && !written.contains(['@', '?', '#', '\\']),
-                "{written:?}"
-            );
-            assert!(written.bytes().all(|byte| byte.is_ascii_graphic()), "{written:?}");
-            assert!(!address.authority().is_empty() && !address.authority().contains('/'));
-        }
-        // It may hold a password.
-        Err(error) => assert!(text.len() < 8 || !error.to_string().contains(text)),
-    }
+    // What is said of others is a fixed text, for they may hold a password.
+    let Ok(address) = text.parse::<HubAddress>() else {
+        return;
+    };
+    let written = address.to_string();
+    assert_eq!(
+        written.parse::<HubAddress>().as_ref(),
+        Ok(&address),
+        "{written:?} of {text:?}"
+    );
+    assert!(
+        written.is_ascii() && !written.contains(['@', '?', '#', '\\']),
+        "{written:?}"
+    );
+    assert!(written.bytes().all(|byte| byte.is_ascii_graphic()), "{written:?}");
+    assert!(!address.authority().is_empty() && !address.authority().contains('/'));
 }
 
 #[cfg(test)]

@@ -81,13 +81,13 @@ pub fn names(bytes: &[u8]) {
         reads_back::<AgentId>(text),
         reads_back::<BundleId>(text),
         reads_back::<BundleIdPrefix>(text),
-        reads_back::<BundleRefName>(text),
+        written_back::<BundleRefName>(text),
         reads_back::<Head>(text),
         reads_back::<HubId>(text),
         reads_back::<InviteId>(text),
         reads_back::<MessageId>(text),
         reads_back::<Oid>(text),
-        reads_back::<RefName>(text),
+        written_back::<RefName>(text),
         reads_back::<RoomName>(text),
         reads_back::<Seq>(text),
         reads_back::<ServiceName>(text),
@@ -117,6 +117,16 @@ fn reads_back<T>(text: &str) -> Option<String>
 where
     T: FromStr + Display + Debug + PartialEq,
 {
+    let written = written_back::<T>(text)?;
+    assert!(!written.chars().any(is_hidden), "{written:?} hides something");
+    Some(written)
+}
+
+/// The same of what git may call anything: it is escaped where it is shown.
+fn written_back<T>(text: &str) -> Option<String>
+where
+    T: FromStr + Display + Debug + PartialEq,
+{
     let read: T = text.parse().ok()?;
     let written = read.to_string();
     assert_eq!(
@@ -124,7 +134,6 @@ where
         Some(&read),
         "{written:?} of {text:?}"
     );
-    assert!(!written.chars().any(is_hidden), "{written:?} hides something");
     Some(written)
 }
 
