@@ -29,7 +29,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     let step = prop_oneof![
         3 => Just(Step::Say),
         4 => prop::collection::vec(update, 1..3).prop_map(Step::Push),
-        4 => (0..40_u64).prop_map(Step::Acknowledge),
+        4 => (0..12_u64).prop_map(Step::Acknowledge),
         1 => Just(Step::Restart),
     ];
     (0..2_usize, step)
@@ -151,7 +151,7 @@ proptest! {
     // Each has a store and real files.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
     #[test]
-    fn a_room_is_what_a_page_of_model_says(steps in prop::collection::vec(step(), 1..30)) {
+    fn a_room_is_what_a_page_of_model_says(steps in prop::collection::vec(step(), 10..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(play(steps));
     }
