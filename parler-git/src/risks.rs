@@ -86,13 +86,14 @@ mod tests {
             complete: false,
         };
         let shown = anstream::adapter::strip_str(&lines(&report)).to_string();
-        let expected = "\
-  risk:    agent configuration: .claude/ (3 files), AGENTS.md
-  risk:    links out of the tree: \"a\\u{a}  apply:\" -> \"/etc/\\u{1b}[2J\"
-  risk:    odd names: x0., x1., x2., x3., x4., and 2 more
-  risk:    and 2 more, of any kind
-  risk:    not all of it was looked at
-";
+        let expected = [
+            "agent configuration: .claude/ (3 files), AGENTS.md",
+            "links out of the tree: \"a\\u{a}  apply:\" -> \"/etc/\\u{1b}[2J\"",
+            "odd names: x0., x1., x2., x3., x4., and 2 more",
+            "and 2 more, of any kind",
+            "not all of it was looked at",
+        ];
+        let expected = expected.map(|line| format!("  risk:    {line}\n")).concat();
         assert_eq!(shown, expected);
         let clear = RiskReport {
             complete: true,

@@ -127,11 +127,12 @@ fn what_is_dangerous_at_checkout_is_told_and_does_not_happen() {
         "risk:    submodules: .gitmodules from \"ext::sh -c id\"",
         "\"esc\\u{1b}[2J\"",
     ];
-    for command in [
-        &*apply,
-        &*format!("show {number} --room try"),
-        "recv --room try --since 0",
-    ] {
+    let again = format!(
+        "handoff --room try --next again --bundle {}",
+        applied["id"].as_str().unwrap()
+    );
+    work.user().parler(&*again).success();
+    for command in [&*apply, &*format!("show {number} --room try"), "recv --room try"] {
         let shown = bob.parler(command).success();
         for line in lines {
             shown.says(line);
