@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use parler_protocol::{ObjectFormat, Oid, RefName};
 
 use crate::git::{BULK_PATIENCE, Git, GitError, Side};
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::{Repository, RepositoryError, to_gix};
 
 /// What the repository's own configuration says, for git commands that are run in it later.
 const SETTINGS: &str = "\
@@ -32,6 +32,11 @@ const SETTINGS: &str = "\
 /// Counts for more than the attributes in a tree. A filter that is named there is none here, in later commands too.
 const ATTRIBUTES: &str = "* -filter\n";
 
+/// Most files and directories that are checked out. A few objects can stand for any number of them.
+const MOST_ENTRIES: u64 = 1_000_000;
+/// Most bytes that are checked out.
+const MOST_BYTES: u64 = 16 << 30;
+
 /// Where a repository is that has its objects in common with another.
 const ALTERNATES: &str = "objects/info/alternates";
 
@@ -53,6 +58,12 @@ pub enum CheckoutError {
     NotItsOwn {
         /// What leads out.
         path: PathBuf,
+    },
+    /// Written out it would fill the disk.
+    #[error("{commit} is too large to check out: more than {MOST_ENTRIES} files, or {MOST_BYTES} bytes")]
+    TooLarge {
+        /// The commit.
+        commit: Oid,
     },
     /// It cannot be read.
     #[error(transparent)]
@@ -91,8 +102,11 @@ pub fn make(git: &Git, directory: &Path, format: ObjectFormat) -> Result<Reposit
 /// Checks a commit that is there out, on a branch of its own. `repository` is one that was made here and has none yet.
 ///
 /// # Errors
-/// [`CheckoutError`].
+/// [`CheckoutError::TooLarge`] where it would be too much to write; [`CheckoutError`].
 pub fn check_out(repository: &Repository, branch: &RefName, commit: &Oid) -> Result<(), CheckoutError> {
+    if !is_within(&repository.local(), commit, MOST_ENTRIES, MOST_BYTES) {
+        return Err(CheckoutError::TooLarge { commit: *commit });
+    }
     let head = repository.command(Side::Import, "symbolic-ref");
     head.args(["HEAD", branch.as_str()]).run()?;
     let git_dir = repository.git_dir();
@@ -102,6 +116,30 @@ pub fn check_out(repository: &Repository, branch: &RefName, commit: &Oid) -> Res
     let reset = reset.args(["--quiet", "--hard", &commit.to_string()]);
     reset.patience(BULK_PATIENCE).run()?;
     Ok(())
+}
+
+/// Whether a commit written out is at most so many files and directories, and so many bytes. What cannot be read is for git
+/// to say.
+fn is_within(local: &gix::Repository, commit: &Oid, most_entries: u64, most_bytes: u64) -> bool {
+    let found = local.find_object(to_gix(commit)).ok();
+    let tree = found.and_then(|object| object.peel_to_kind(gix::object::Kind::Tree).ok());
+    let mut left: Vec<_> = tree.map(|tree| tree.id).into_iter().collect();
+    let (mut entries, mut bytes) = (0u64, 0u64);
+    while let Some(id) = left.pop() {
+        let Ok(tree) = local.find_tree(id) else { continue };
+        for entry in tree.iter().filter_map(Result::ok) {
+            entries += 1;
+            if entry.mode().is_tree() {
+                left.push(entry.object_id());
+            } else if let Ok(Some(header)) = local.try_find_header(entry.object_id()) {
+                bytes = bytes.saturating_add(header.size());
+            }
+            if entries > most_entries || bytes > most_bytes {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// What `HEAD` of a repository is, in which others may have done anything: nothing that it says is run. None where it is no

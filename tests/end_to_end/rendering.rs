@@ -252,6 +252,13 @@ const VERBS: &[(&str, &[Trial])] = &[
         ],
     ),
     (
+        "serve",
+        &[
+            Trial::Members(&["serve {x} --retry 3", "serve x --retry {x}"]),
+            Trial::Hub(&["serve x --retry 3", "serve x --once --exec true"]),
+        ],
+    ),
+    (
         "show",
         &[
             Trial::Members(&["show {n}", "show {x}"]),

@@ -52,6 +52,33 @@ fn what_a_command_prepares_for_the_reading_of_its_work_is_not_used() {
 }
 
 #[test]
+fn what_would_fill_the_disk_is_not_checked_out() {
+    let world = world();
+    let stage = stage(&world);
+    stage.make_service();
+    let tree = |entries: String| {
+        let list = stage.place.write(".git/list", entries);
+        let made = stage
+            .place
+            .user()
+            .run("sh", ["-c", &format!("git mktree <{}", list.display())]);
+        made.success().word().to_owned()
+    };
+    let blob = stage.place.ask("rev-parse HEAD:new.txt");
+    let mut inner = tree(format!("100644 blob {blob}\tx\n"));
+    for _ in 0..10 {
+        let entries = (0..10).map(|number| format!("040000 tree {inner}\t{number}\n"));
+        inner = tree(entries.collect());
+    }
+    let bomb = stage.place.ask(["commit-tree", "-p", "HEAD", "-m", "bomb", &inner]);
+    stage.place.git(["update-ref", "refs/heads/feature", &bomb]).success();
+    stage.push();
+    let served = stage.start(&stage.bob, &["--once"], &["git", "--version"]).wait();
+    served.success().says("failed").says("too large to check out");
+    assert_eq!(stage.left(), [""; 0]);
+}
+
+#[test]
 fn files_that_are_named_as_a_workers_stay() {
     let world = world();
     let stage = stage(&world);

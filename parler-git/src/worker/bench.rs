@@ -472,7 +472,7 @@ fn format_of(job: &Job) -> ObjectFormat {
 impl From<CheckoutError> for Error {
     fn from(error: CheckoutError) -> Self {
         match error {
-            CheckoutError::NotItsOwn { .. } => Self::new(ErrorKind::Refused, error),
+            CheckoutError::NotItsOwn { .. } | CheckoutError::TooLarge { .. } => Self::new(ErrorKind::Refused, error),
             CheckoutError::File { .. } => Self::fatal(error),
             CheckoutError::Repository(error) => error.into(),
             // What git will not write is the commit's fault.
