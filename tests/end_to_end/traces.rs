@@ -298,12 +298,23 @@ fn gits_own_traces_show_our_children_and_change_nothing_else() {
     let world = world();
     let (work, bobs) = two_clones(&world);
     let broken = world.path().join("broken.bundle");
-    work.git(["bundle", "create", broken.to_str().unwrap(), "main"])
+    // What git's own checks refuse, and ours let pass: a commit that nobody made.
+    let (tree, parent) = (work.ask("rev-parse main^{tree}"), work.rev("main"));
+    let bytes = format!("tree {tree}\nparent {parent}\nauthor x <x@x> 1 +0000\n\nx\n");
+    let file = work.write(".git/commit", bytes);
+    let made = [
+        "hash-object",
+        "-t",
+        "commit",
+        "-w",
+        "--literally",
+        file.to_str().unwrap(),
+    ];
+    let bad = work.ask(made);
+    work.git(["update-ref", "refs/heads/bad", &bad]).success();
+    work.git(["bundle", "create", broken.to_str().unwrap(), "bad"])
         .success();
-    let mut bytes = fs::read(&broken).unwrap();
-    let middle = bytes.len() - 60;
-    bytes[middle] ^= 0xff;
-    fs::write(&broken, bytes).unwrap();
+    work.git("update-ref -d refs/heads/bad").success();
     let plain = bobs.user().parler(["apply", broken.to_str().unwrap()]).code(7);
     let reason = plain.one_error_line().to_owned();
 
