@@ -579,3 +579,39 @@ fn a_push_pins_its_own_bundle_by_one_child() {
     let pins = pins::pin(&repository, &id, &refs, true).unwrap();
     assert_eq!(pins.len(), 1, "a short name that names something else is not ours");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn each_child_that_judges_a_bundle_has_limits() {
+    for limits in ways() {
+        let sandbox = Sandbox::new();
+        let work = work(&sandbox, &[]);
+        let receiver = work.receiver("receiver", &[]);
+        let (git, log) = (program().path().display().to_string(), sandbox.path("limits"));
+        // They are set right after the start: noted at the end.
+        let script = format!(
+            "#!/bin/sh\n'{git}' \"$@\"\ncode=$?\n\
+             echo \"$* $(grep -E '^Max (cpu|data)' /proc/$$/limits | tr -s ' \\n' ' ')\" >> '{}'\nexit $code\n",
+            log.display()
+        );
+        let git = sandbox.git_by(GitProgram::at(sandbox.script("noting-git", &script)));
+        let repository = Repository::open(git, &receiver.git_dir()).unwrap();
+        let cpu = std::time::Duration::from_secs(77);
+        import_now(&repository, ImportLimits { cpu, ..limits }, &work.thin());
+        let lines = sandbox.lines("limits");
+        let takes_in = |line: &&String| line.contains(" unpack-objects ") || line.contains(" index-pack ");
+        let walks = |line: &&String| line.contains(" rev-list ");
+        let judges: Vec<_> = lines.iter().filter(|line| takes_in(line) || walks(line)).collect();
+        assert!(
+            lines.iter().any(|line| takes_in(&line)) && lines.iter().any(|line| walks(&line)),
+            "{lines:#?}"
+        );
+        for line in judges {
+            assert!(line.contains("Max cpu time 77 "), "{line}");
+            assert!(
+                line.contains("Max data size ") && !line.contains("Max data size unlimited"),
+                "{line}"
+            );
+        }
+    }
+}

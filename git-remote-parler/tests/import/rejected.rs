@@ -2,12 +2,14 @@
 
 use std::io::Write;
 
+use git_remote_parler::git::GitProgram;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming, PinTiming};
+use git_remote_parler::repository::Repository;
 use parler_protocol::{BundleId, Oid};
 
 use crate::accepted::{import, incoming, ways};
 use crate::bundle::{bundle_of, bytes_of};
-use crate::sandbox::{Repo, Sandbox};
+use crate::sandbox::{Repo, Sandbox, program};
 use crate::snapshot::Snapshot;
 
 /// Imports the bytes under their own id, both ways, and expects a refusal that changes nothing.
@@ -504,5 +506,29 @@ fn a_bomb_is_seen_before_git_sees_it() {
     for error in refused(&receiver, &bytes, "a bomb") {
         assert!(matches!(error, ImportError::Pack { .. }), "{error}");
         assert!(error.to_string().contains("parler.maxObjectSize"), "{error}");
+    }
+}
+
+/// What follows a pack git hands on, and lists what it could not check: that is no verdict.
+#[test]
+fn what_git_says_besides_its_verdict_is_a_refusal() {
+    let sandbox = Sandbox::new();
+    let sender = sandbox.init("sender", &[]);
+    sender.commit("a", "1");
+    let file = sandbox.path("good.bundle");
+    sender.git(&["bundle", "create", "-q", file.to_str().unwrap(), "main"]);
+    let bytes = std::fs::read(file).unwrap();
+    let receiver = sandbox.init("receiver", &[]);
+    let git = program().path().display().to_string();
+    let script = format!(
+        "#!/bin/sh\n'{git}' \"$@\" || exit $?\ncase \"$*\" in *index-pack*|*unpack-objects*) echo and more;; esac\n"
+    );
+    let program = GitProgram::at(sandbox.script("talking-git", &script));
+    let before = Snapshot::of(&receiver);
+    for limits in ways() {
+        let repository = Repository::open(sandbox.git_by(program.clone()), &receiver.git_dir()).unwrap();
+        let error = import(&repository, limits, PinTiming::Now, &[&bytes]).unwrap_err();
+        assert!(error.to_string().contains("more than a pack"), "{error}");
+        Snapshot::of(&receiver).assert_is(&before, "more than a verdict");
     }
 }
