@@ -1,7 +1,7 @@
 //! A job as its row has it, found by its number or by the id of its message. Changes nothing.
 
 use parler_protocol::api::JobState;
-use parler_protocol::limits::{MAX_JOB_ATTEMPTS, MAX_LEASE};
+use parler_protocol::limits::{MAX_JOB_ATTEMPTS, MAX_LEASE, RESTART_LEASE};
 use parler_protocol::{Fence, MessageId, Seq};
 use rusqlite::{Connection, Row};
 
@@ -36,7 +36,9 @@ impl JobRow {
 /// The latest that a lease can end, milliseconds since 1970. One that seems to last longer is from before the clock went back:
 /// it has ended, or nobody would be offered its job for as long as the clock was wrong.
 pub(super) fn latest_end(now: i64) -> i64 {
-    now.saturating_add(i64::try_from(MAX_LEASE.as_millis()).unwrap_or(i64::MAX))
+    // Requests that come at once are not stored in the order of their times.
+    let longest = MAX_LEASE + RESTART_LEASE;
+    now.saturating_add(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// How a job stands now, and its attempts: a lease may have ended since anybody wrote it down.
