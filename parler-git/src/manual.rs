@@ -10,6 +10,7 @@ use crate::settings::{KEYS, VARIABLES};
 mod generated;
 mod helper;
 mod markup;
+mod membership;
 mod program;
 mod verbs;
 
