@@ -289,7 +289,7 @@ async fn open_and_dead_jobs_are_asked_for_by_themselves() {
     let done = receipt(&worker, id(&job), TaskStatus::Done);
     post(&worker, &done, Some(fence(&job))).await.expect(201).head();
     let list = async |of: &Agent, state: &str| {
-        let path = format!("{}&state={state}", paths::jobs(&service(), Seq::ZERO));
+        let path = format!("{}&state={state}", paths::jobs(&service(), Seq::ZERO, 200));
         of.get(&path).await
     };
     let seqs = |answer: crate::support::Answer| -> Vec<u64> {

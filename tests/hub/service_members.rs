@@ -224,7 +224,11 @@ async fn a_hub_keeps_jobs_whatever_their_age_and_a_backup_has_them() {
     let next = claim(&worker).await;
     assert_eq!(next.seq, second.seq);
     assert!(next.fence > held.fence);
-    let list: JobList = worker.get(&paths::jobs(&service(), Seq::ZERO)).await.expect(200).json();
+    let list: JobList = worker
+        .get(&paths::jobs(&service(), Seq::ZERO, 200))
+        .await
+        .expect(200)
+        .json();
     let states: Vec<_> = list.jobs.iter().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Done, JobState::Claimed]);
 }

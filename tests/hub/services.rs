@@ -114,7 +114,11 @@ pub(crate) fn id(job: &ClaimedJob) -> MessageId {
 }
 
 pub(crate) async fn jobs(agent: &Agent) -> Vec<JobSummary> {
-    let list: JobList = agent.get(&paths::jobs(&service(), Seq::ZERO)).await.expect(200).json();
+    let list: JobList = agent
+        .get(&paths::jobs(&service(), Seq::ZERO, 200))
+        .await
+        .expect(200)
+        .json();
     list.jobs
 }
 
@@ -462,7 +466,7 @@ async fn tokens_work_on_jobs_and_do_nothing_else() {
             .problem(ErrorCode::TokenScope);
     }
     posts
-        .get(&paths::jobs(&service(), Seq::ZERO))
+        .get(&paths::jobs(&service(), Seq::ZERO, 200))
         .await
         .problem(ErrorCode::TokenScope);
     assert_eq!(jobs(reads).await.len(), 1);
@@ -594,6 +598,6 @@ async fn the_hub_tells_of_jobs_in_the_shape_that_is_written_down() {
     renew["fence"] = job.fence.into();
     let renewed = worker.put(&paths::claim(&service(), job.seq), &renew).await.expect(200);
     assert_shape("renew-answer.json", &renewed.json());
-    let listed = alice.get(&paths::jobs(&service(), Seq::ZERO)).await.expect(200);
+    let listed = alice.get(&paths::jobs(&service(), Seq::ZERO, 200)).await.expect(200);
     assert_shape("jobs-answer.json", &listed.json());
 }

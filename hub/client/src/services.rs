@@ -7,7 +7,7 @@ use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
     ClaimJob, ClaimRenewed, ClaimedJob, JobList, JobSummary, Posted, RenewClaim, RoomAnswer, Serve,
 };
-use parler_protocol::limits::MAX_WAIT;
+use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
 use parler_protocol::{Fence, MessageId, RoomName, Seq, ServiceName, Signed, paths};
 
 use crate::request::{Request, RequestBody};
@@ -104,7 +104,17 @@ impl Client {
     /// # Errors
     /// `not_found`, and as every call.
     pub fn jobs(&self, service: &ServiceName, after: Seq) -> Result<JobList, ClientError> {
-        self.call(&Request::get(paths::jobs(service, after)))
+        self.call(&Request::get(paths::jobs(service, after, MAX_PAGE_MESSAGES)))
+    }
+
+    /// The job of this number; none where the message is no job.
+    ///
+    /// # Errors
+    /// `not_found`, and as every call.
+    pub fn job(&self, service: &ServiceName, seq: Seq) -> Result<Option<JobSummary>, ClientError> {
+        let before = Seq::new(seq.get().saturating_sub(1));
+        let list: JobList = self.call(&Request::get(paths::jobs(service, before, 1)))?;
+        Ok(list.jobs.into_iter().next().filter(|job| job.seq == seq))
     }
 
     /// Offers a dead job again.

@@ -181,9 +181,9 @@ pub fn release(service: &ServiceName, fence: Fence) -> String {
     format!("{}?fence={}", claim(service, fence.seq), fence.number)
 }
 
-/// `/v1/services/{service}/jobs?after={seq}`
-pub fn jobs(service: &ServiceName, after: Seq) -> String {
-    format!("{SERVICES}/{service}/jobs?after={after}")
+/// `/v1/services/{service}/jobs?after={seq}&limit={n}`
+pub fn jobs(service: &ServiceName, after: Seq, limit: u32) -> String {
+    format!("{SERVICES}/{service}/jobs?after={after}&limit={limit}")
 }
 
 /// `/v1/services/{service}/jobs/{seq}/retry`

@@ -51,10 +51,9 @@ pub(in crate::commands) fn find(
 
 /// The job of this number as the hub has it now.
 fn ask(client: &Client, service: &ServiceName, seq: Seq) -> Result<Option<JobSummary>> {
-    let before = Seq::new(seq.get().saturating_sub(1));
-    let list = client.jobs(service, before);
-    let list = list.map_err(|error| in_room(&service.room(), error))?;
-    Ok(list.jobs.into_iter().next().filter(|job| job.seq == seq))
+    client
+        .job(service, seq)
+        .map_err(|error| in_room(&service.room(), error))
 }
 
 /// Shows one job, and waits where that is asked for.
