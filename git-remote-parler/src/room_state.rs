@@ -96,6 +96,7 @@ pub struct RoomState {
     /// Who moved a ref to an object first. Nobody can before its author has shown it.
     first_movers: BTreeMap<Oid, AgentId>,
     /// The messages that moved refs. One of them told again could fit: where a ref is back where it was.
+    /// No two of a room have one id.
     moved_by: BTreeSet<MessageId>,
     index: Index,
 }

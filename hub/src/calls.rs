@@ -70,6 +70,7 @@ pub(crate) fn calls() -> Vec<Call> {
                 Code::ApprovalRefused,
                 Code::NameReserved,
                 Code::NotFound,
+                Code::NotServing,
                 Code::StorageFull,
             ]),
         Call::post(paths::JOIN, invites::join)

@@ -170,13 +170,13 @@ impl Hub {
         let until = now.saturating_add(i64::try_from(limits::RESTART_LEASE.as_millis()).unwrap_or(i64::MAX));
         match self.store.extend_leases(now, until).await {
             Ok(0) => {}
-            Ok(extended) => tracing::info!(extended, "jobs whose workers have a minute to come back"),
+            Ok(extended) => tracing::info!(extended, "jobs whose workers have time to come back"),
             // They are offered to others, and nothing is lost but work.
             Err(error) => tracing::warn!(%error, "cannot give the workers of jobs time to come back"),
         }
         let hub = self.store.hub();
         let (blobs, hub_limits) = (Arc::clone(&self.blobs), self.options.limits.clone());
-        let uploads = Uploads::open(blobs, hub_limits, self.options.clock.now_ms()).await;
+        let uploads = Uploads::open(blobs, hub_limits, now).await;
         Ok(Arc::new(HubState {
             hub,
             authorities: Authorities::new(bound, self.options.tls.is_some(), &self.options.authorities),

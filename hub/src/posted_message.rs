@@ -179,10 +179,7 @@ impl PostedMessage {
     /// What it says became of which messages: those that its parts name, or the one that it answers.
     fn receipts(&self) -> Vec<(MessageId, TaskStatus)> {
         let receipts = self.parts.iter().filter_map(|part| match part {
-            Part::Task(task) => {
-                let named = task.task.as_ref().map(|task| task.parse().ok());
-                Some((named.unwrap_or(self.reply_to)?, task.status))
-            }
+            Part::Task(task) => Some((task.about(self.reply_to)?, task.status)),
             _ => None,
         });
         receipts.collect()
@@ -245,7 +242,7 @@ impl PostedMessage {
         let refers_to = blob_references(&self.parts);
         let builds_on = bundles_built_on(&self.parts);
         let queue = QueueWord {
-            is_job: self.dispatch().is_some(),
+            is_job: self.is_dispatch(),
             receipts: self.receipts(),
             fence: headers.fence,
         };

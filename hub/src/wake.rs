@@ -1,8 +1,8 @@
 //! Tells those who wait that a room's log grew, that an agent came into a room, that its readers did something, or that there
-//! is work in it. A hint
-//! and nothing more: it may come late, doubled or not at all, and carries no message. Whoever waits reads afterwards, and
-//! once before.
+//! is work in it. A hint and nothing more: it may come late, doubled or not at all, and carries no message. Whoever waits
+//! reads afterwards, and once before.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,8 @@ pub trait Wake: Send + Sync + 'static {
     /// From now on hears of such departures from this room.
     fn subscribe_left(&self, room: &str) -> FactSubscription;
 
-    /// Says that what is known of a room beside its log may have changed: a cursor, a download, who waits. Never blocks. `room` is [`parler_protocol::RoomName::key`].
+    /// Says that what is known of a room beside its log may have changed: a cursor, a download, who waits. Never
+    /// blocks. `room` is [`parler_protocol::RoomName::key`].
     fn notify_facts(&self, room: &str);
 
     /// From now on hears of such changes in this room.
@@ -69,6 +70,17 @@ impl<K: Eq + Hash + Clone, V: Default> Topics<K, V> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<watch::Sender<V>>>> {
         // The map is whole between any two of its calls, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes who waits for this. The map is free meanwhile.
+    fn tell<Q: Eq + Hash + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        let sender = self.lock().get(key).cloned();
+        if let Some(sender) = sender {
+            sender.send_replace(V::default());
+        }
     }
 
     fn subscribe(self: &Arc<Self>, key: K) -> Listener<K, V> {
@@ -123,10 +135,7 @@ impl Wake for LocalWake {
     }
 
     fn notify_joined(&self, agent: AgentId) {
-        let sender = self.agents.lock().get(&agent).cloned();
-        if let Some(sender) = sender {
-            sender.send_replace(());
-        }
+        self.agents.tell(&agent);
     }
 
     fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription {
@@ -140,10 +149,7 @@ impl Wake for LocalWake {
             sender.send_modify(|known| *known = None);
         }
         for topic in [&self.departures, &self.facts, &self.jobs] {
-            let sender = topic.lock().get(room).cloned();
-            if let Some(sender) = sender {
-                sender.send_replace(());
-            }
+            topic.tell(room);
         }
     }
 
@@ -152,10 +158,7 @@ impl Wake for LocalWake {
     }
 
     fn notify_facts(&self, room: &str) {
-        let sender = self.facts.lock().get(room).cloned();
-        if let Some(sender) = sender {
-            sender.send_replace(());
-        }
+        self.facts.tell(room);
     }
 
     fn subscribe_facts(&self, room: &str) -> FactSubscription {
@@ -163,10 +166,7 @@ impl Wake for LocalWake {
     }
 
     fn notify_jobs(&self, room: &str) {
-        let sender = self.jobs.lock().get(room).cloned();
-        if let Some(sender) = sender {
-            sender.send_replace(());
-        }
+        self.jobs.tell(room);
     }
 
     fn subscribe_jobs(&self, room: &str) -> FactSubscription {

@@ -2,7 +2,7 @@
 //! it or serves. Shows every word that was said of it, and decides nothing.
 
 use parler_protocol::api::{JobState, JobSummary, Party};
-use parler_protocol::{DispatchPart, Message, Part, RefName, ServiceName, TaskPart, TaskStatus};
+use parler_protocol::{DispatchPart, Message, MessageId, Part, RefName, ServiceName, TaskStatus};
 use serde_json::{Value, json};
 
 use crate::bundles::BundleView;
@@ -80,14 +80,23 @@ impl Job {
             return;
         }
         let Some(unverified) = entry.unverified() else { return };
-        if !unverified.parts.iter().any(|part| self.is_about(part)) {
+        if !unverified
+            .parts
+            .iter()
+            .any(|part| self.is_about(part, unverified.reply_to))
+        {
             return;
         }
         let Some((message, _)) = is_valid() else { return };
+        // One that the hub tells again says nothing new.
+        let is_same = |known: &Receipt| known.id == message.id && known.from.id == message.from.id;
+        if self.receipts.iter().any(is_same) {
+            return;
+        }
         let brings = |is: fn(&Part) -> bool| message.parts.iter().any(is);
         for part in &message.parts {
             let Part::Task(part) = part else { continue };
-            if part.task.as_deref() != Some(self.summary.id.to_string().as_str()) {
+            if part.about(message.reply_to) != Some(self.summary.id) {
                 continue;
             }
             if matches!(part.status, TaskStatus::Done | TaskStatus::Failed) {
@@ -108,13 +117,8 @@ impl Job {
         }
     }
 
-    fn is_about(&self, part: &Part) -> bool {
-        let is_this = |part: &TaskPart| {
-            part.task
-                .as_ref()
-                .is_some_and(|task| task.parse() == Ok(self.summary.id))
-        };
-        matches!(part, Part::Task(part) if is_this(part))
+    fn is_about(&self, part: &Part, reply_to: Option<MessageId>) -> bool {
+        matches!(part, Part::Task(part) if part.about(reply_to) == Some(self.summary.id))
     }
 
     /// Whether the log tells an end that the hub's answer does not have: that one is older.
@@ -356,7 +360,7 @@ mod tests {
         );
         job.add(&asked);
         for (number, status) in (2..).zip(said) {
-            let part = |task: String| TaskPart {
+            let part = |task: String| parler_protocol::TaskPart {
                 status: *status,
                 task: Some(task),
                 note: None,

@@ -64,7 +64,7 @@ impl Stage<'_> {
 
     /// Makes the service, so that there can be jobs before there is a worker.
     pub(crate) fn make_service(&self) {
-        self.bob.parler("serve test --retry 1").either();
+        self.bob.parler("invite --service test").success();
     }
 
     /// Asks for a job about the branch.

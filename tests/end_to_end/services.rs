@@ -84,7 +84,7 @@ impl<'w> Desk<'w> {
         };
         self.worker
             .calls
-            .post_receipt(&self.service, fence, &signed, None)
+            .post_with_fence(&self.service.room(), fence, &signed, None, None)
             .unwrap();
     }
 

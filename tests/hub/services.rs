@@ -564,7 +564,8 @@ async fn the_client_has_a_call_for_each() {
         let renewed = by.renew_claim(&service, fence(&job), lease).unwrap();
         assert!(!renewed.cancelled && renewed.lease_until >= job.lease_until);
         let done = receipt(&worker, first.id, TaskStatus::Done);
-        by.post_receipt(&service, fence(&job), &done, None).unwrap();
+        by.post_with_fence(&service.room(), fence(&job), &done, None, None)
+            .unwrap();
         let stale = by.renew_claim(&service, fence(&job), lease).unwrap_err();
         assert_eq!(stale.code(), Some(ErrorCode::StaleFence));
         let job = by.claim_job(&service, lease, Duration::from_secs(55)).unwrap().unwrap();

@@ -15,8 +15,8 @@ const ONE_JOB: &str = "one push to a service is one job";
 impl<O: Write, E: Write> Session<'_, O, E> {
     /// Leaves at most one change among the wishes: of the ref in the sender's place that a job is about.
     pub(super) fn wish_for_one_job(&mut self, wishes: &mut [Wish], service: &ServiceName) -> Result<(), SessionError> {
-        let is_change = |wish: &&mut Wish| matches!(wish.verdict, Verdict::Change(_));
-        if wishes.iter_mut().filter(is_change).count() > 1 {
+        let is_change = |wish: &&Wish| matches!(wish.verdict, Verdict::Change(_));
+        if wishes.iter().filter(is_change).count() > 1 {
             self.say(&format!(
                 "{ONE_JOB}: push one branch or tag, and leave others out with --no-follow-tags"
             ));

@@ -46,8 +46,8 @@ impl Client {
 impl Attachment<'_> {
     /// The same, for a message that says what becomes of a job.
     #[must_use]
-    pub fn with_fence(mut self, fence: Fence) -> Self {
-        self.fence = Some(fence);
+    pub fn with_fence(mut self, fence: impl Into<Option<Fence>>) -> Self {
+        self.fence = fence.into();
         self
     }
 

@@ -347,11 +347,7 @@ impl Client {
         key: Option<&str>,
         blob: Option<&dyn BlobSource>,
     ) -> Result<Posted, ClientError> {
-        if let Some(blob) = blob {
-            return self.attachment(room, blob).post(message, key);
-        }
-        self.check_history(room)?;
-        self.post_request(room, key, RequestBody::Json(message.body.clone().into()), None, None)
+        self.post_with_fence(room, None, message, key, blob)
     }
 
     /// Sends a message, whose blob travels with it or has been uploaded.

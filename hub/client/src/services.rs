@@ -128,39 +128,26 @@ impl Client {
         })
     }
 
-    /// Posts what becomes of a job that I have claimed. `done` and `failed` end it, together with the message or not at all.
+    /// As [`Client::post`]; with a fence it says what becomes of a job that I have claimed. `done` and `failed` end it,
+    /// together with the message or not at all.
     ///
     /// # Errors
     /// `stale_fence` where the job is no longer mine: nothing is stored then. As [`Client::post`].
-    pub fn post_receipt(
-        &self,
-        service: &ServiceName,
-        fence: Fence,
-        message: &Signed,
-        blob: Option<&dyn BlobSource>,
-    ) -> Result<Posted, ClientError> {
-        self.post_with_fence(&service.room(), fence, message, None, blob)
-    }
-
-    /// As [`Client::post_receipt`], in the service's room and with the key by which the request is known when it is made
-    /// again.
-    ///
-    /// # Errors
-    /// As [`Client::post_receipt`].
     pub fn post_with_fence(
         &self,
         room: &RoomName,
-        fence: Fence,
+        fence: impl Into<Option<Fence>>,
         message: &Signed,
         key: Option<&str>,
         blob: Option<&dyn BlobSource>,
     ) -> Result<Posted, ClientError> {
+        let fence = fence.into();
         if let Some(blob) = blob {
             return self.attachment(room, blob).with_fence(fence).post(message, key);
         }
         self.check_history(room)?;
         let body = RequestBody::Json(message.body.clone().into());
-        self.post_request(room, key, body, None, Some(fence))
+        self.post_request(room, key, body, None, fence)
     }
 }
 

@@ -16,19 +16,14 @@ pub use joining::{
     ChangeMember, CreateInvite, InviteCreated, InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, Joined,
     OpenInvite,
 };
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
+pub use services::{
+    ClaimJob, ClaimRenewed, ClaimedJob, JobFilter, JobList, JobState, JobSummary, Party, RenewClaim, Serve,
+};
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
-pub use services::{
-    ClaimJob, ClaimRenewed, ClaimedJob, JobFilter, JobList, JobState, JobSummary, Party, RenewClaim, Serve,
-};
 
 /// `POST /v1/session`: proves a key. Without `challenge` and `sig` the answer is a 401 with a challenge. Holds secrets, so
 /// it has no `Debug`.

@@ -76,7 +76,7 @@ error_codes! {
     NotFound "not_found" 404 false;
     /// Only an owner of the room does this.
     NotOwner "not_owner" 403 false;
-    /// This agent does not serve the service: that takes an invite.
+    /// This agent does not serve the service: that takes an invite. Or it moves refs of its room that are not its own.
     NotServing "not_serving" 403 false;
     /// The room's first push used the other object format.
     ObjectFormatMismatch "object_format_mismatch" 409 false;

@@ -406,6 +406,16 @@ pub struct TaskPart {
     pub elapsed_ms: Option<u64>,
 }
 
+impl TaskPart {
+    /// The message that it speaks of: the one that it names, or the one that its own message answers.
+    pub fn about(&self, reply_to: Option<MessageId>) -> Option<MessageId> {
+        match &self.task {
+            Some(task) => task.parse().ok(),
+            None => reply_to,
+        }
+    }
+}
+
 /// A job for whoever serves this role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

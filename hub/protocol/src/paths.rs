@@ -272,7 +272,7 @@ mod tests {
         for path in [
             claims(&service),
             claim(&service, Seq::new(3)),
-            jobs(&service, Seq::ZERO),
+            jobs(&service, Seq::ZERO, 1),
             job_retry(&service, Seq::new(3)),
         ] {
             assert_eq!(room_of(&path), Some(service.room()), "{path}");

@@ -50,8 +50,7 @@ impl Jobs {
                     self.by_id.insert(message.id, stored.seq);
                 }
                 Part::Task(task) => {
-                    let named = task.task.as_ref().map(|task| task.parse().ok());
-                    let id = named.unwrap_or(message.reply_to);
+                    let id = task.about(message.reply_to);
                     let job = id.and_then(|id| self.by_seq.get_mut(self.by_id.get(&id)?));
                     let end = match task.status {
                         TaskStatus::Done => JobState::Done,

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use axum::extract::{RawPathParams, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use parler_protocol::api::{ClaimJob, ClaimRenewed, ClaimedJob, JobFilter, JobList, RenewClaim, Serve};
 use parler_protocol::{Fence, Seq, ServiceName, limits};
 use serde_json::value::RawValue;
 
-use crate::answer::{room_json, tell_head};
+use crate::answer::{json, room_json, tell_head};
 use crate::auth::Authenticated;
 use crate::body::Json;
 use crate::fail_point::{FailPoint, reached};
@@ -57,22 +57,20 @@ pub(crate) async fn claim(
         own: request.own,
         now: call.state.now_ms(),
     };
+    // First, so that nothing falls between looking and waiting.
+    let mut work = call.state.wake.subscribe_jobs(&call.room.key());
     let mut outcome = call.run(|| call.store().claim(ask())).await?;
     if outcome.job.is_none() && !wait.is_zero() {
         let _counted = Counted::one_more(&call.state.metrics.long_polls);
         let mut waiting = call.state.presence.waiting(call.principal.agent);
         waiting.in_room(&call.room.key());
-        // That it waits is news to others, and none to those who wait for a job as well; what there is to do from here on is
-        // news to it.
-        let mut work = call.state.wake.subscribe_jobs(&call.room.key());
-        outcome = again(&call, ask()).await?;
         let deadline = tokio::time::sleep(wait);
         let stopping = call.state.stopping();
         tokio::pin!(deadline, stopping);
         while outcome.job.is_none() {
             tokio::select! {
                 () = work.changed() => {}
-                () = lease_ends(outcome.next_expiry, call.state.now_ms()) => {}
+                () = lease_ends(outcome.next_expiry.map(|at| left_ms(&call, at))) => {}
                 () = &mut deadline => break,
                 () = &mut stopping => break,
             }
@@ -91,13 +89,10 @@ async fn again(call: &RoomCall, claim: Claim) -> Result<ClaimOutcome, Refusal> {
     Ok(call.store().claim(claim).await?)
 }
 
-/// Returns when this lease has ended; never where there is none. None lasts longer than the longest, whatever the clock says.
-async fn lease_ends(at: Option<i64>, now: i64) {
-    match at {
-        Some(at) => {
-            let left = Duration::from_millis(at.saturating_sub(now).max(0).unsigned_abs());
-            tokio::time::sleep(left.min(limits::MAX_LEASE)).await;
-        }
+/// Returns when so much of a lease is over, milliseconds; never where there is none.
+async fn lease_ends(left_ms: Option<u64>) {
+    match left_ms {
+        Some(left) => tokio::time::sleep(Duration::from_millis(left)).await,
         None => std::future::pending().await,
     }
 }
@@ -159,11 +154,7 @@ pub(crate) async fn renew(
             cancelled: true,
         },
     };
-    let mut response = (
-        [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))],
-        serde_json::to_vec(&renewed).map_err(Refusal::internal)?,
-    )
-        .into_response();
+    let mut response = json(StatusCode::OK, &renewed)?;
     call.tell_head(&mut response).await;
     Ok(response)
 }

@@ -31,6 +31,10 @@ pub(super) fn run(
     let claims = Claims::of(&context.home, &client.hub_id()?, client);
     let claim = claims.get(service, seq).ok_or_else(|| not_claimed(service, seq))?;
     if status == TaskStatus::Declined {
+        if note.is_some() || args.bundle.is_some() || args.idempotency_key.is_some() {
+            return Err(Error::usage("a job that is given back is given back without a word")
+                .then(format!("git parler decline {seq} --service {service}")));
+        }
         client
             .release_claim(service, claim.fence)
             .map_err(|error| over(&claims, service, &claim, error))?;

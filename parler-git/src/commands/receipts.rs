@@ -30,8 +30,10 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     let note = args.note.as_deref().map(|note| text_of("--note", note)).transpose()?;
     let of_service = context.room_if_any()?.as_ref().and_then(ServiceName::of_room);
     let gives_back = status == TaskStatus::Declined && of_service.is_some();
-    if matches!(status, TaskStatus::Declined | TaskStatus::Failed) && note.is_none() && !gives_back {
-        return Err(Error::usage(format_args!("{verb} says why")).then("add --note TEXT"));
+    let is_silent = matches!(status, TaskStatus::Declined | TaskStatus::Failed) && note.is_none();
+    let says_why = || Error::usage(format_args!("{verb} says why")).then("add --note TEXT");
+    if is_silent && !gives_back {
+        return Err(says_why());
     }
     let key = args.idempotency_key.as_deref().map(parse_key).transpose()?;
     let hub = context.hub()?;
@@ -43,9 +45,15 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
         && let Some(job) = jobs::find(context, &client, service, &reference)?
     {
         return match status {
+            TaskStatus::Cancelled if args.bundle.is_some() => {
+                Err(Error::usage("a job that is called off has no result").then("leave out --bundle"))
+            }
             TaskStatus::Cancelled => cancel_job::run(&client, service, &job, note, key, output),
             _ => job_receipts::run(context, &client, service, (status, job.seq), args, note, output),
         };
+    }
+    if is_silent {
+        return Err(says_why());
     }
     let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
     output.warn(&context.trust().warnings());

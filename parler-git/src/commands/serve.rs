@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::summary_json;
 use crate::local_hub::LocalHub;
 use crate::output::Output;
 use crate::text;
@@ -52,9 +53,10 @@ pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Resul
     }
     let client = context.client()?;
     let answer = match client.token() {
-        None => client.serve(&service),
-        // It serves what its maker serves.
-        Some(_) => client.room(&service.room()),
+        // Nothing is made, and nobody comes to serve, to offer a job again.
+        None if args.retry.is_none() => client.serve(&service),
+        // A token serves what its maker serves.
+        _ => client.room(&service.room()),
     };
     let answer = answer.map_err(|error| not_served(&service, error.into()))?;
     if let Some(number) = &args.retry {
@@ -133,8 +135,15 @@ fn argv(environment: &Environment, args: &Serve) -> Result<Option<Argv>> {
         .map(|text| words("--sandbox", text))
         .transpose()?;
     if command.is_empty() {
-        return match sandbox {
-            Some(_) => Err(Error::usage("--sandbox is for --exec, which is not there").then("add --exec CMD")),
+        let of_command = [
+            ("--sandbox", sandbox.is_some()),
+            ("--keep", args.keep),
+            ("--env", !args.environment.is_empty()),
+        ];
+        return match of_command.into_iter().find(|(_, is_said)| *is_said) {
+            Some((option, _)) => {
+                Err(Error::usage(format_args!("{option} is for --exec, which is not there")).then("add --exec CMD"))
+            }
             None => Ok(None),
         };
     }
@@ -205,7 +214,10 @@ fn retry(client: &Client, service: &ServiceName, number: &str, output: &mut Outp
     let seq = seq.ok_or_else(|| Error::usage(format_args!("--retry '{number}' is not the number of a job")))?;
     let job = client.retry_job(service, seq)?;
     let name = text::name(job.requester.name.as_str());
-    output.either(&format!("job {seq} of '{service}' from {name} is offered again"), &job)
+    output.either(
+        &format!("job {seq} of '{service}' from {name} is offered again"),
+        &summary_json(service, &job),
+    )
 }
 
 fn work(

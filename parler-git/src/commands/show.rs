@@ -79,10 +79,11 @@ fn show(
         Answers::default().name(client, hub, room, std::slice::from_mut(&mut entry));
     }
     let banner = banners(context, client, room, std::iter::once(&entry))?.pop();
-    // What a handoff is about its banner says.
+    // What a handoff is about its banner says, and has looked at.
     let own = entry.message().and_then(|(message, _)| {
-        message.parts.iter().find_map(|part| match part {
-            Part::Bundle(part) => risks::of_bundle(part, context.repository_if_any()),
+        message.parts.iter().find_map(|part| match (part, &banner) {
+            (Part::Bundle(part), Some(banner)) if banner.handoff.bundle == Some(part.blob) => banner.risks.clone(),
+            (Part::Bundle(part), _) => risks::of_bundle(part, context.repository_if_any()),
             _ => None,
         })
     });

@@ -338,7 +338,8 @@ const RECEIPT: &[Section] = &[
                  acceptance and not another's. An `accept` takes up again what was done, failed or declined.",
             ),
             Text(
-                "`cancel` with `--service` calls off a job that this agent asked for, whether somebody works on it or not.",
+                "`cancel` with `--service` calls off a job that this agent asked for, whether somebody works on it or not; the others answer a job that this \
+                 agent has claimed by hand, and `decline` gives it back.",
             ),
         ],
     ),

@@ -185,9 +185,14 @@ impl Bench {
                 let is_kept = self.keep && verdict.status == TaskStatus::Failed;
                 match reporter.end(&job, *verdict) {
                     Ok(ended) => tell(self.ended(&job, &head, &ended)),
-                    Err(Untold::Late(why)) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),
-                    Err(Untold::GiveBack(why)) => give_back(Some(why)),
-                    Err(Untold::Failed(error)) => return Err(error),
+                    Err(untold) => {
+                        match untold {
+                            Untold::Late(why) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),
+                            Untold::GiveBack(why) => give_back(Some(why)),
+                            Untold::Failed(error) => return Err(error),
+                        }
+                        return Ok(());
+                    }
                 }
                 if is_kept {
                     // Last: what it committed is sent from there.
@@ -231,7 +236,7 @@ impl Bench {
                 line: format!("{head}: failed · {}", text::one_line(why)),
                 json: json(Some(TaskStatus::Failed), why, Some(posted.seq)),
             },
-            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
+            Err(error) if error.code() == Some(ErrorCode::StaleFence) => {
                 unfinished(ErrorKind::Conflict, "too late, somebody else has it or it has ended")
             }
             // It is offered again when the claim has ended.

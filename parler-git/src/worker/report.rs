@@ -281,11 +281,10 @@ impl Reporter<'_> {
     fn tried(&self, error: ClientError) -> Tried {
         match error.code() {
             Some(ErrorCode::StaleFence) => {
-                let why = "somebody else may have it now";
+                let why = "somebody else may have it now, or it has ended";
                 self.lease.lost(why);
                 Tried::Late(why.to_owned())
             }
-            Some(ErrorCode::JobState) => Tried::Late("it had ended".to_owned()),
             Some(ErrorCode::StorageFull) => Tried::Full(error.into()),
             _ => Tried::of(error.into()),
         }

@@ -64,7 +64,10 @@ fn a_ci_job_asks_waits_and_builds_on_what_its_token_brought() {
             seq: claimed.seq,
             number: claimed.fence,
         };
-        worker.calls.post_receipt(&service, fence, &signed, None).unwrap();
+        worker
+            .calls
+            .post_with_fence(&service.room(), fence, &signed, None, None)
+            .unwrap();
     }
     waiting
         .wait()

@@ -2,7 +2,7 @@
 //! a bundle in any case. Decides nothing about the job itself, which is among the parts that ride along.
 
 use parler_client::ClientError;
-use parler_protocol::{Problem, RefConflict, RefName, RefUpdate, ServiceName};
+use parler_protocol::{Oid, Problem, RefName, RefUpdate, ServiceName};
 
 use super::{Move, Push};
 use crate::push::{Force, PushError};
@@ -68,14 +68,16 @@ impl Push<'_, '_> {
     }
 
     /// Somebody of the same name dispatched meanwhile: the place is where that left it.
-    pub(super) fn follow_job(&mut self, conflicts: &[RefConflict], problem: Problem) -> Result<(), PushError> {
+    pub(super) fn follow_job(&mut self, problem: &Problem) -> Result<(), PushError> {
         self.count_round(problem)?;
         for planned in &mut self.moves {
-            let Some(conflict) = conflicts.iter().find(|conflict| conflict.name == planned.update.name) else {
-                continue;
-            };
-            planned.update.old = conflict.actual;
-            planned.update.forced = conflict.actual.is_some() && conflict.actual != planned.update.new;
+            let found = problem
+                .conflicts
+                .iter()
+                .find(|conflict| conflict.name == planned.update.name);
+            if let Some(conflict) = found {
+                planned.start_from(conflict.actual);
+            }
         }
         self.moves
             .retain(|planned| planned.update.old.is_some() || planned.update.new.is_some());
@@ -83,25 +85,34 @@ impl Push<'_, '_> {
     }
 
     /// Something has come into the way meanwhile.
-    pub(super) fn make_way_again(&mut self, problem: Problem) -> Result<(), PushError> {
+    pub(super) fn make_way_again(&mut self, problem: &Problem) -> Result<(), PushError> {
         self.count_round(problem)?;
         if let Some(service) = ServiceName::of_room(self.pusher.room) {
             self.room = Room::read_for_job(self.pusher.client, &service, self.pusher.cache)?;
         }
         self.moves.retain(|planned| planned.update.new.is_some());
-        if let Some(mut planned) = self.moves.pop() {
-            planned.update.old = self.state().refs().get(&planned.update.name).map(|found| found.oid);
-            self.moves.push(planned);
+        for planned in &mut self.moves {
+            let there = self.room.state.refs().get(&planned.update.name);
+            planned.start_from(there.map(|found| found.oid));
         }
         self.make_way();
         Ok(())
     }
 
-    fn count_round(&mut self, problem: Problem) -> Result<(), PushError> {
+    fn count_round(&mut self, problem: &Problem) -> Result<(), PushError> {
         self.rounds += 1;
         match self.rounds < MOST_ROUNDS {
             true => Ok(()),
-            false => Err(ClientError::Problem(problem).into()),
+            false => Err(ClientError::Problem(problem.clone()).into()),
         }
+    }
+}
+
+impl Move {
+    /// The ref is there now, and moves all the same.
+    fn start_from(&mut self, there: Option<Oid>) {
+        let update = &mut self.update;
+        update.old = there;
+        update.forced = there.is_some() && update.new.is_some() && there != update.new;
     }
 }

@@ -27,7 +27,7 @@ impl Client {
         });
         let asked = asked.await;
         self.may_have_arrived.set(unanswered.get());
-        if asked.is_ok() {
+        if matches!(asked, Ok(_) | Err(ClientError::Problem(_))) {
             self.was_answered.set(true);
         }
         asked.map_err(|error| match request.stores && unanswered.get() {

@@ -19,7 +19,7 @@ pub struct CreateInvite {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_uses: Option<u32>,
     /// Whether an owner has to let in whoever comes by it.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct InviteCreated {
     /// When it ends, milliseconds since 1970.
     pub expires_at: i64,
     /// Whether an owner has to let in whoever comes by it.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct OpenInvite {
     /// How often it has been used.
     pub uses: u32,
     /// Whether an owner has to let in whoever comes by it.
-    #[serde(default, skip_serializing_if = "super::is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
 }
 

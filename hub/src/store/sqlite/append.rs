@@ -87,7 +87,7 @@ fn plan(connection: &Connection, append: &Append, agent: i64) -> Result<Plan, Fa
             return Err(StoreError::BaseNoLongerKept(*base).into());
         }
     }
-    services::check_places(connection, &room, append, agent)?;
+    services::check_places(connection, &room, append, (agent, membership.as_ref()))?;
     let refs = append
         .refs
         .as_ref()

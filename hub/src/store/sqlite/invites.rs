@@ -30,9 +30,7 @@ pub(super) fn create(batch: &mut Batch<'_>, hub: &HubId, invite: &NewInvite) -> 
     let room = match rooms::find(connection, &invite.room, Some(agent))? {
         // Whoever comes by it may work on its jobs; who only asks for jobs is in the room as well.
         Some((room, Some(membership)))
-            if room.kind == RoomKind::Service
-                && !membership.is_owner
-                && !members::serves(connection, room.row, agent)? =>
+            if room.kind == RoomKind::Service && !membership.is_owner && !membership.serves =>
         {
             return Err(StoreError::NotServing(room.name).into());
         }

@@ -28,6 +28,8 @@ pub(super) struct Membership {
     pub(super) row: i64,
     pub(super) cursor: Seq,
     pub(super) is_owner: bool,
+    /// Whether it may work on the jobs of the service whose room this is.
+    pub(super) serves: bool,
 }
 
 impl RoomRow {
@@ -49,7 +51,7 @@ pub(super) fn find(
 ) -> Result<Option<(RoomRow, Option<Membership>)>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT r.room, r.name, r.kind, r.head_seq, r.head_h, r.head_ts, r.push_seq, r.object_format, r.head_ref,
-                m.member, m.cursor, m.is_owner
+                m.member, m.cursor, m.is_owner, m.serves
          FROM rooms r LEFT JOIN members m ON m.room = r.room AND m.agent = ?2
          WHERE r.key = ?1",
     )?;
@@ -125,6 +127,7 @@ fn membership(row: &Row<'_>) -> Result<Option<Membership>, Failure> {
                 row: member,
                 cursor: seq_of(row.get(10)?),
                 is_owner: row.get(11)?,
+                serves: row.get(12)?,
             })
         })
         .transpose()

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::batch::Batch;
 use super::failure::Failure;
 use super::outsiders::Standing;
-use super::rooms::RoomRow;
+use super::rooms::{Membership, RoomRow};
 use super::{agents, departures, members, names, outsiders, rooms, tokens};
 use crate::store::{Append, MayServe, Need, StoreError};
 
@@ -34,7 +34,7 @@ pub(super) fn serve(
         return Err(StoreError::NotFound.into());
     }
     match membership {
-        Some(_) if members::serves(connection, found.row, agent)? => {}
+        Some(membership) if membership.serves => {}
         Some(membership) if membership.is_owner || may == MayServe::Everybody => {
             members::set_serving(connection, found.row, agent)?;
         }
@@ -106,7 +106,7 @@ pub(super) fn check_places(
     connection: &Connection,
     room: &RoomRow,
     append: &Append,
-    agent: i64,
+    (agent, membership): (i64, Option<&Membership>),
 ) -> Result<(), Failure> {
     let Some(refs) = append.refs.as_ref().filter(|_| room.kind == RoomKind::Service) else {
         return Ok(());
@@ -116,8 +116,12 @@ pub(super) fn check_places(
     let Some(other) = others.next() else {
         return Ok(());
     };
-    let serves = members::serves(connection, room.row, agent)?
-        || tokens::may(connection, room.row, agent, Need::Claim)? && tokens::maker_serves(connection, room.row, agent)?;
+    let serves = match membership {
+        Some(membership) => membership.serves,
+        None => {
+            tokens::may(connection, room.row, agent, Need::Claim)? && tokens::maker_serves(connection, room.row, agent)?
+        }
+    };
     match serves {
         true => Ok(()),
         false => Err(StoreError::NotYourPlace(other.clone(), room.name.clone()).into()),
@@ -133,7 +137,7 @@ pub(super) fn for_server(connection: &Connection, room: &RoomName, agent: &Agent
         return Err(StoreError::NotFound.into());
     }
     let serves = match membership {
-        Some(_) => members::serves(connection, found.row, agent)?,
+        Some(membership) => membership.serves,
         None if tokens::may(connection, found.row, agent, Need::Claim)? => {
             // Never more than its maker.
             tokens::maker_serves(connection, found.row, agent)?

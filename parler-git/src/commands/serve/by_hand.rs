@@ -53,6 +53,8 @@ pub(super) fn run(
     let mut ended = Ok(());
     while let Some(claimed) = claimer.claim(|line| output.remark(&line))? {
         ended = desk.work(claimed, output);
+        context.trust().keep();
+        output.warn(&context.trust().warnings());
         if once || ended.is_err() || stop.is_said() {
             break;
         }
@@ -102,21 +104,26 @@ impl Desk<'_> {
             Ok(job) => job,
             Err(refused) => {
                 let (why, to) = (refused.error.what(), (refused.id, &refused.requester));
-                say_alone(
-                    self.client,
-                    &self.told,
-                    (self.service, fence),
-                    to,
-                    TaskStatus::Failed,
-                    Some(why),
-                )?;
-                output.remark(&format!("job {seq} of '{}' is none to work on: {why}", self.service));
+                let (claim, of) = ((self.service, fence), format!("job {seq} of '{}'", self.service));
+                match say_alone(self.client, &self.told, claim, to, TaskStatus::Failed, Some(why)) {
+                    Ok(_) => output.remark(&format!("{of} is none to work on: {why}")),
+                    // It is somebody else's, or offered again when the claim has ended.
+                    Err(error)
+                        if error.code() == Some(ErrorCode::StaleFence) || error.kind == ErrorKind::Unreachable =>
+                    {
+                        output.remark(&format!(
+                            "{of}: that it is none to work on was not told: {}",
+                            error.what()
+                        ));
+                    }
+                    Err(error) => return Err(error),
+                }
                 return Ok(());
             }
         };
         let (held, to) = ((self.service, fence), (job.id, &job.requester));
         match say_alone(self.client, &self.told, held, to, TaskStatus::Accepted, None) {
-            Err(error) if matches!(error.code(), Some(ErrorCode::StaleFence | ErrorCode::JobState)) => {
+            Err(error) if error.code() == Some(ErrorCode::StaleFence) => {
                 output.remark(&format!("job {seq} of '{}' is no longer yours", self.service));
                 return Ok(());
             }
