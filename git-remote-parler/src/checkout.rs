@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use parler_protocol::{ObjectFormat, Oid, RefName};
 
 use crate::git::{BULK_PATIENCE, Git, GitError, Side};
-use crate::repository::{Repository, RepositoryError, to_gix};
+use crate::repository::{Repository, RepositoryError, tree_of};
 
 /// What the repository's own configuration says, for git commands that are run in it later.
 const SETTINGS: &str = "\
@@ -121,9 +121,7 @@ pub fn check_out(repository: &Repository, branch: &RefName, commit: &Oid) -> Res
 /// Whether a commit written out is at most so many files and directories, and so many bytes. What cannot be read is for git
 /// to say.
 fn is_within(local: &gix::Repository, commit: &Oid, most_entries: u64, most_bytes: u64) -> bool {
-    let found = local.find_object(to_gix(commit)).ok();
-    let tree = found.and_then(|object| object.peel_to_kind(gix::object::Kind::Tree).ok());
-    let mut left: Vec<_> = tree.map(|tree| tree.id).into_iter().collect();
+    let mut left: Vec<_> = tree_of(local, commit).into_iter().collect();
     let (mut entries, mut bytes) = (0u64, 0u64);
     while let Some(id) = left.pop() {
         let Ok(tree) = local.find_tree(id) else { continue };
@@ -131,7 +129,9 @@ fn is_within(local: &gix::Repository, commit: &Oid, most_entries: u64, most_byte
             entries += 1;
             if entry.mode().is_tree() {
                 left.push(entry.object_id());
-            } else if let Ok(Some(header)) = local.try_find_header(entry.object_id()) {
+            } else if !entry.mode().is_commit()
+                && let Ok(Some(header)) = local.try_find_header(entry.object_id())
+            {
                 bytes = bytes.saturating_add(header.size());
             }
             if entries > most_entries || bytes > most_bytes {

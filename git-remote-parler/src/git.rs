@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 mod child;
@@ -45,17 +45,7 @@ static STARTING: RwLock<()> = RwLock::new(());
 /// While the result lives no git child is started with a file of ours that another child could get as well: for whoever starts
 /// a program that is none of git's.
 pub fn starting() -> impl Drop {
-    Starting {
-        _others: STARTING.read().unwrap_or_else(PoisonError::into_inner),
-    }
-}
-
-struct Starting {
-    _others: RwLockReadGuard<'static, ()>,
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {}
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says which process started a child that may go on without it.

@@ -210,6 +210,12 @@ pub(crate) fn kind_of(format: ObjectFormat) -> gix::hash::Kind {
     }
 }
 
+/// The tree of a commit, or of a tag of one, if it is here.
+pub(crate) fn tree_of(local: &gix::Repository, oid: &Oid) -> Option<gix::ObjectId> {
+    let object = local.find_object(to_gix(oid)).ok()?;
+    Some(object.peel_to_kind(gix::object::Kind::Tree).ok()?.id)
+}
+
 pub(crate) fn to_gix(oid: &Oid) -> gix::ObjectId {
     gix::ObjectId::try_from(oid.as_bytes()).expect("an oid has 20 or 32 bytes, and both hashes are compiled in")
 }

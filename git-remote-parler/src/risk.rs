@@ -11,7 +11,7 @@ use gix::objs::tree::EntryMode;
 use parler_protocol::Oid;
 use serde::Serialize;
 
-use crate::repository::{Repository, to_gix};
+use crate::repository::{Repository, tree_of};
 
 mod content;
 mod names;
@@ -176,7 +176,7 @@ struct Entry {
 }
 
 /// Reads what a file tells.
-type Details = fn(&[u8]) -> Vec<String>;
+type Details = fn(&[u8]) -> BTreeSet<String>;
 
 /// A directory that is looked at: where it is, what it is now, and what it was.
 struct Directory {
@@ -201,10 +201,9 @@ struct Scan {
 impl Scan {
     /// The tree of a commit, or of a tag of one.
     fn tree_of(&mut self, oid: &Oid) -> Option<ObjectId> {
-        let object = self.local.find_object(to_gix(oid)).ok();
-        let tree = object.and_then(|object| object.peel_to_kind(gix::object::Kind::Tree).ok());
+        let tree = tree_of(&self.local, oid);
         self.is_complete &= tree.is_some();
-        tree.map(|tree| tree.id)
+        tree
     }
 
     fn walk(&mut self, tree: ObjectId, bases: &[ObjectId]) {
@@ -302,13 +301,14 @@ impl Scan {
         name: &[u8],
         is_new: bool,
     ) {
-        match folded.get(&names::folded(name)) {
+        let key = names::folded(name);
+        match folded.get(&key) {
             Some((other, other_is_new)) if is_new || *other_is_new => {
                 let other = String::from_utf8_lossy(other).into_owned();
                 self.add(RiskKind::Collision, &[directory, name].concat(), Some(other));
             }
             Some(_) => {}
-            None => _ = folded.insert(names::folded(name), (name.to_vec(), is_new)),
+            None => _ = folded.insert(key, (name.to_vec(), is_new)),
         }
     }
 
@@ -344,7 +344,7 @@ impl Scan {
                 true => (RiskKind::Filter, content::drivers),
                 false => (RiskKind::Submodule, content::submodule_urls),
             };
-            let known: Vec<String> = self.contents(before).iter().flat_map(|text| of(text)).collect();
+            let known: BTreeSet<String> = self.contents(before).iter().flat_map(|text| of(text)).collect();
             match self.read_blob(entry.id, content::MAX_TEXT_BYTES) {
                 Some(text) => {
                     for detail in of(&text).into_iter().filter(|detail| !known.contains(detail)) {

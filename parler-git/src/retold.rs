@@ -44,10 +44,9 @@ impl Retold {
         self.meet(entries);
         let mut pages = MOST_PAGES;
         for entry in entries {
-            // Most authors knew the message just before their own: nothing can lie between. What is not signed can say any
-            // number, and there may be none behind it.
+            // Most authors knew the message just before their own: nothing can lie between.
             let seen = (&*entry).says().map(|head| head.seq);
-            let Some(seen) = seen.filter(|seen| *seen < entry.seq && seen.next() < entry.seq) else {
+            let Some(seen) = seen.filter(|seen| seen.next() < entry.seq) else {
                 continue;
             };
             if self.earlier(entry).is_none() {

@@ -1,7 +1,7 @@
 //! What small files tell: where a link leads, which drivers attributes name, where submodules come from, and which scripts
 //! a package has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix::bstr::ByteSlice;
 
@@ -9,8 +9,6 @@ use gix::bstr::ByteSlice;
 pub(super) const MAX_LINK_BYTES: u64 = 4 << 10; // 4 KiB
 /// Largest file that is read.
 pub(super) const MAX_TEXT_BYTES: u64 = 256 << 10; // 256 KiB
-/// Most of them that one file tells.
-const MOST_DETAILS: usize = 50;
 
 /// Drivers that git has itself, and that run nothing.
 const OWN_DRIVERS: &[&str] = &[
@@ -65,8 +63,8 @@ pub(super) fn link_leaves(path: &[u8], target: &[u8]) -> bool {
     false
 }
 
-/// The drivers that attributes name, each once: `filter=lfs`.
-pub(super) fn drivers(text: &[u8]) -> Vec<String> {
+/// The drivers that attributes name: `filter=lfs`.
+pub(super) fn drivers(text: &[u8]) -> BTreeSet<String> {
     let words = text
         .lines()
         .filter(|line| !line.trim_start().starts_with(b"#"))
@@ -79,17 +77,17 @@ pub(super) fn drivers(text: &[u8]) -> Vec<String> {
     let named = words
         .filter(is_driver)
         .map(|word| String::from_utf8_lossy(word).into_owned());
-    once(named.filter(|word| !OWN_DRIVERS.contains(&word.as_str())))
+    named.filter(|word| !OWN_DRIVERS.contains(&word.as_str())).collect()
 }
 
-/// Where submodules come from, each once.
-pub(super) fn submodule_urls(text: &[u8]) -> Vec<String> {
+/// Where submodules come from.
+pub(super) fn submodule_urls(text: &[u8]) -> BTreeSet<String> {
     let url = |line: &[u8]| {
         let (key, value) = line.split_once_str("=")?;
         let is_url = key.trim().eq_ignore_ascii_case(b"url");
         is_url.then(|| String::from_utf8_lossy(value.trim()).into_owned())
     };
-    once(text.lines().filter_map(url))
+    text.lines().filter_map(url).collect()
 }
 
 /// The scripts of a package. None: it is no JSON of that form.
@@ -101,16 +99,6 @@ pub(super) fn scripts(text: &[u8]) -> Option<BTreeMap<String, String>> {
     }
     let package: Package = serde_json::from_slice(text).ok()?;
     Some(package.scripts)
-}
-
-fn once(details: impl Iterator<Item = String>) -> Vec<String> {
-    let mut found = Vec::new();
-    for detail in details {
-        if found.len() < MOST_DETAILS && !found.contains(&detail) {
-            found.push(detail);
-        }
-    }
-    found
 }
 
 #[cfg(test)]
@@ -146,14 +134,23 @@ mod tests {
     #[test]
     fn attributes_name_drivers() {
         let text = b"# *.x filter=no\n*.bin filter=lfs diff=lfs merge=lfs -text\n*.rs diff=rust text\r\n*.c filter=lfs merge=union\n* text=auto";
-        assert_eq!(drivers(text), ["filter=lfs", "diff=lfs", "merge=lfs"]);
-        assert_eq!(drivers(b"filter=x\n"), [""; 0], "a pattern");
+        assert_eq!(Vec::from_iter(drivers(text)), ["diff=lfs", "filter=lfs", "merge=lfs"]);
+        let many: String = (0..60).map(|number| format!("* filter=x{number}\n")).collect();
+        assert_eq!(
+            drivers(many.as_bytes()).len(),
+            60,
+            "how many are told is said elsewhere"
+        );
+        assert!(drivers(b"filter=x\n").is_empty(), "a pattern");
     }
 
     #[test]
     fn submodules_come_from_somewhere() {
         let text = b"[submodule \"x\"]\n\tpath = x\n\tURL = ext::sh -c id\n[submodule \"y\"]\n url=https://example.invalid/y\n url = https://example.invalid/y";
-        assert_eq!(submodule_urls(text), ["ext::sh -c id", "https://example.invalid/y"]);
+        assert_eq!(
+            Vec::from_iter(submodule_urls(text)),
+            ["ext::sh -c id", "https://example.invalid/y"]
+        );
     }
 
     #[test]

@@ -148,14 +148,15 @@ pub(super) fn configured_by(path: &[u8]) -> Option<(RiskKind, Vec<u8>)> {
     is_one_of(TOOL_FILES).then(|| (RiskKind::ToolConfiguration, path.to_vec()))
 }
 
-/// Where the part of a path ends that is one of these directories.
+/// Where the part of a path ends that is one of these directories, or a link that is called like one.
 fn place_below(path: &[u8], directories: &[&str]) -> Option<usize> {
     let mut begin = 0;
-    for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
-        if directories.iter().any(|name| name.as_bytes() == &path[begin..at]) {
-            return Some(at + 1);
+    for part in path.split(|byte| *byte == b'/') {
+        let end = begin + part.len();
+        if directories.iter().any(|name| name.as_bytes() == part) {
+            return Some(path.len().min(end + 1));
         }
-        begin = at + 1;
+        begin = end + 1;
     }
     None
 }
@@ -193,7 +194,15 @@ impl HookPlace {
         let is_hook = || HOOKS.iter().any(|hook| hook.as_bytes() == lower);
         match &self.configured {
             Some(root) if root.is_empty() => is_hook().then(|| path.to_vec()),
-            Some(place) if lower.starts_with(place) => Some(path[..place.len()].to_vec()),
+            // A link may stand where the directory was, or above it.
+            Some(place)
+                if lower.starts_with(place)
+                    || place
+                        .strip_prefix(lower.as_slice())
+                        .is_some_and(|rest| rest.starts_with(b"/")) =>
+            {
+                Some(path[..place.len().min(path.len())].to_vec())
+            }
             _ => None,
         }
         .or_else(|| place_below(&lower, HOOK_DIRECTORIES).map(|end| path[..end].to_vec()))
@@ -249,6 +258,7 @@ mod tests {
                 ".GitHub/Workflows/ci.yml",
                 Some((ToolConfiguration, ".GitHub/Workflows/")),
             ),
+            ("a/.Claude", Some((AgentConfiguration, "a/.Claude"))),
             ("sub/build.rs", Some((ToolConfiguration, "sub/build.rs"))),
             (".vscode/tasks.json", Some((ToolConfiguration, ".vscode/"))),
             (".envrc", Some((ToolConfiguration, ".envrc"))),
@@ -277,6 +287,8 @@ mod tests {
             holding(Some("tools/hooks/"), "tools/Hooks/x").as_deref(),
             Some("tools/Hooks/")
         );
+        // A link that leads to where they are.
+        assert_eq!(holding(Some("tools/hooks/"), "tools").as_deref(), Some("tools"));
         assert_eq!(holding(Some(""), "post-checkout").as_deref(), Some("post-checkout"));
         for (configured, path) in [
             (None, "pre-commit"),

@@ -49,10 +49,7 @@ impl Push<'_, '_> {
         };
         let meter = self.repository().meter("Uploading bundle", packed.built.spool.size());
         let bundle = MeteredSpool::new(&packed.built.spool, meter);
-        let mut attachment = client.attachment(&room, &bundle);
-        if let Some(fence) = self.request.fence {
-            attachment = attachment.with_fence(fence);
-        }
+        let attachment = client.attachment(&room, &bundle).with_fence(self.request.fence);
         self.post_rounds(plan, Some((packed, &attachment)), tips)?;
         if self.report.bundle.is_some() {
             bundle.arrived();
@@ -82,10 +79,9 @@ impl Push<'_, '_> {
             let (hub, room) = (self.state().hub(), self.state().room());
             let signed = sign_for_room(self.pusher.client, hub, room, &self.room.head, &draft);
             let (client, key) = (self.pusher.client, self.request.key);
-            let posted = match (attachment, self.request.fence) {
-                (Some(attachment), _) => attachment.post(&signed, key),
-                (None, Some(fence)) => client.post_with_fence(room, fence, &signed, key, None),
-                (None, None) => client.post(room, &signed, key, None),
+            let posted = match attachment {
+                Some(attachment) => attachment.post(&signed, key),
+                None => client.post_with_fence(room, self.request.fence, &signed, key, None),
             };
             match posted {
                 Ok(posted) => {
@@ -228,11 +224,8 @@ impl Push<'_, '_> {
 
     fn answer_problem(&mut self, problem: Problem) -> Result<(), PushError> {
         match problem.code {
-            ErrorCode::RefMoved if self.request.is_job => {
-                let conflicts = problem.conflicts.clone();
-                self.follow_job(&conflicts, problem)
-            }
-            ErrorCode::RefDirectoryConflict if self.request.is_job => self.make_way_again(problem),
+            ErrorCode::RefMoved if self.request.is_job => self.follow_job(&problem),
+            ErrorCode::RefDirectoryConflict if self.request.is_job => self.make_way_again(&problem),
             ErrorCode::RefMoved if !problem.conflicts.is_empty() => {
                 let before = self.moves.len();
                 for conflict in &problem.conflicts {
