@@ -47,20 +47,21 @@ pub(super) fn run(context: &Context, args: &Serve, output: &mut Output) -> Resul
     output.require_open()?;
     let service: ServiceName = args.service.parse().map_err(Error::usage)?;
     let orders = Orders::read(context, args)?;
-    if orders.argv.is_none() && args.retry.is_none() && context.is_job() {
+    let again = args.retry.as_deref().map(job_number).transpose()?;
+    if orders.argv.is_none() && again.is_none() && context.is_job() {
         let what = "a token keeps nothing, and jobs done by hand need a claim that is kept";
         return Err(Error::usage(what).then(format!("git parler serve {service} --exec CMD")));
     }
     let client = context.client()?;
     let answer = match client.token() {
         // Nothing is made, and nobody comes to serve, to offer a job again.
-        None if args.retry.is_none() => client.serve(&service),
+        None if again.is_none() => client.serve(&service),
         // A token serves what its maker serves.
         _ => client.room(&service.room()),
     };
     let answer = answer.map_err(|error| not_served(&service, error.into()))?;
-    if let Some(number) = &args.retry {
-        return retry(&client, &service, number, output);
+    if let Some(seq) = again {
+        return retry(&client, &service, seq, output);
     }
     context.trust().keep();
     let Some(argv) = orders.argv.clone() else {
@@ -209,9 +210,12 @@ fn not_served(service: &ServiceName, error: Error) -> Error {
     }
 }
 
-fn retry(client: &Client, service: &ServiceName, number: &str, output: &mut Output) -> Result<()> {
-    let seq: Option<Seq> = number.parse().ok().filter(|seq| *seq != Seq::ZERO);
-    let seq = seq.ok_or_else(|| Error::usage(format_args!("--retry '{number}' is not the number of a job")))?;
+fn job_number(text: &str) -> Result<Seq> {
+    let seq = text.parse().ok().filter(|seq| *seq != Seq::ZERO);
+    seq.ok_or_else(|| Error::usage(format_args!("--retry '{text}' is not the number of a job")))
+}
+
+fn retry(client: &Client, service: &ServiceName, seq: Seq, output: &mut Output) -> Result<()> {
     let job = client.retry_job(service, seq)?;
     let name = text::name(job.requester.name.as_str());
     output.either(
