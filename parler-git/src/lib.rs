@@ -48,6 +48,7 @@ mod pager;
 mod posting;
 mod pushing;
 mod retold;
+mod review_view;
 mod risks;
 mod room_handoffs;
 mod room_labels;

@@ -122,13 +122,22 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A name that somebody chose. Plain names stand as they are; others in quotes, so that punctuation in them cannot
 /// pass for the words around.
 pub(crate) fn name(name: &str) -> String {
+    named(name, MAX_NAME_CHARS)
+}
+
+/// The path of a file, as a name that may be longer.
+pub(crate) fn path(path: &str) -> String {
+    named(path, MAX_LINE_CHARS)
+}
+
+fn named(name: &str, most: usize) -> String {
     // Some fillers count as letters.
     let plain =
         |character: char| (character.is_alphanumeric() && !is_hidden(character)) || "._-@/+#".contains(character);
-    if !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS && name.chars().all(plain) {
+    if !name.is_empty() && name.chars().count() <= most && name.chars().all(plain) {
         return room_labels::apart(name.to_owned());
     }
-    format!("\"{}\"", limited(name, MAX_NAME_CHARS).replace('"', "\\u{22}"))
+    format!("\"{}\"", limited(name, most).replace('"', "\\u{22}"))
 }
 
 /// A name with the role behind it, if there is one: `alice (planner)`.

@@ -9,11 +9,11 @@ use crate::job::cause_words;
 use crate::log_entry::{Answered, LogEntry, NO_LONGER_KEPT, SaidBefore, describe};
 use crate::names::Standing;
 use crate::output::{HEADER, WARNING, styled};
-use crate::screen;
 use crate::text::{self, Extent};
+use crate::{review_view, screen};
 
 /// How much of an object id is shown.
-const SHORT_OID_DIGITS: usize = 10;
+pub(crate) const SHORT_OID_DIGITS: usize = 10;
 /// How much of a key is shown.
 const SHORT_KEY_CHARS: usize = 12;
 /// Most ref changes of one message that are shown.
@@ -171,6 +171,7 @@ pub(crate) fn render_parts<'p>(
                 let words = format!("{}{of}{result}{note}", part.status.as_str());
                 out.push_str(&field("task", &words));
             }
+            Part::Review(part) => out.push_str(&review_view::render(part, extent, cut)),
             Part::Dispatch(part) => {
                 out.push_str(&field("job", &format!("for service {}", text::name(&part.role))));
                 if let Some(words) = cause_words(part) {

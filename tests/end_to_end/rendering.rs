@@ -57,12 +57,15 @@ const STRINGS: &[(&str, &str, &str, Fate)] = &[
     ("FilePart.mediaType", "file", "mediaType", Fate::Data),
     ("FilePart.name", "file", "name", Fate::Shown),
     ("FilePart.summary", "file", "summary", Fate::Data),
+    ("Finding.path", "review", "findings/0/path", Fate::Shown),
+    ("Finding.text", "review", "findings/0/text", Fate::Shown),
     ("HandoffPart.next", "handoff", "next", Fate::Shown),
     ("HandoffPart.summary", "handoff", "summary", Fate::Shown),
     ("HandoffPart.to", "handoff", "to", Fate::Shown),
     ("Message.mentions", "", "", Fate::Refused),
     ("RefUpdate.name", "refs", "updates/0/name", Fate::Shown),
     ("RefsPart.head", "head", "head", Fate::Shown),
+    ("ReviewPart.summary", "review", "summary", Fate::Shown),
     ("SeenPart.mentions", "", "", Fate::Signed),
     ("Sender.name", "", "", Fate::Signed),
     ("Sender.role", "", "", Fate::Signed),
@@ -103,6 +106,11 @@ fn sample(kind: &str, blob: &BundleId) -> Value {
             "kind": "com.parler.file", "blob": blob, "name": "n", "size": 5, "mediaType": "m", "summary": "s",
         }),
         "task" => json!({ "kind": "com.parler.task", "status": "done", "task": "t", "note": "n" }),
+        "review" => json!({
+            "kind": "com.parler.review", "commit": oid, "context": "c", "status": "failure", "repository": "git.example/x",
+            "summary": "s", "url": "https://ci.example/1",
+            "findings": [{ "path": "p", "line": 1, "endLine": 2, "severity": "error", "rule": "r", "text": "t", "fingerprint": "f" }],
+        }),
         "dispatch" => json!({ "kind": "com.parler.dispatch", "role": "r" }),
         "other" => json!({ "kind": "org.example.x", "x": hostile("other") }),
         other => panic!("no sample of {other}"),
@@ -355,8 +363,8 @@ fn free_strings() -> BTreeSet<String> {
             return schema["enum"].is_null() && (schema["const"].is_null() || schema["const"] == "git");
         }
         if let Some(name) = schema["$ref"].as_str() {
-            // Git allows everything in names of refs but ASCII's control characters.
-            return name.ends_with("RefName");
+            // Git allows everything in names of refs but ASCII's control characters, and more in those of files.
+            return name.ends_with("RefName") || ["ReviewText", "TreePath"].iter().any(|free| name.ends_with(free));
         }
         let nested = ["anyOf", "oneOf", "allOf"]
             .iter()

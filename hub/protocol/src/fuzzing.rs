@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::{
     AccessToken, AgentId, AgentKey, AgentName, BundleId, BundleIdPrefix, BundleRefName, Challenge, DroppedMessage,
-    Head, HubId, InviteCode, InviteId, Message, MessageId, Oid, Part, RefName, RoomName, Seq, ServiceName, StatusText,
-    TokenName, UploadId, Verdict, canonical_json, is_hidden, parse_json, part_kind, verify,
+    Fingerprint, Head, HubId, InviteCode, InviteId, Message, MessageId, Oid, Part, RefName, RepositoryId, ReviewText,
+    RoomName, RuleName, RunUrl, Seq, ServiceName, StatusContext, StatusText, TokenName, TreePath, UploadId, Verdict,
+    canonical_json, is_hidden, parse_json, part_kind, verify,
 };
 
 /// The hub that the seeds are of, as in `fixtures/wire`.
@@ -92,6 +93,8 @@ pub fn names(bytes: &[u8]) {
         reads_back::<Seq>(text),
         reads_back::<ServiceName>(text),
         reads_back::<TokenName>(text),
+        reads_back::<RepositoryId>(text),
+        reads_back::<StatusContext>(text),
         reads_back::<UploadId>(text),
     ];
     // What is put into paths, commands and files.
@@ -101,7 +104,16 @@ pub fn names(bytes: &[u8]) {
     // Said, or only sent.
     reads_back::<AgentName>(text);
     reads_back::<Challenge>(text);
+    reads_back::<Fingerprint>(text);
+    reads_back::<RuleName>(text);
+    reads_back::<RunUrl>(text);
     reads_back::<StatusText>(text);
+    written_back::<ReviewText>(text);
+    written_back::<TreePath>(text);
+    if let Some(id) = RepositoryId::of_address(text) {
+        let again = RepositoryId::of_address(&format!("https://{id}"));
+        assert_eq!(again.as_ref(), Some(&id), "an address that is another repository's");
+    }
     // Secrets, which no `Debug` shows.
     if let Ok(code) = text.parse::<InviteCode>() {
         assert_eq!(code.as_str().parse::<InviteCode>().as_ref(), Ok(&code));

@@ -29,6 +29,7 @@ mod oid;
 mod part;
 mod ref_name;
 mod request_ref;
+mod review;
 mod room_name;
 mod schema;
 mod seq;
@@ -59,6 +60,10 @@ pub use part::{
     Part, RefUpdate, RefsPart, SeenPart, SigPart, TaskPart, TaskStatus, TextPart, Work, part_kind,
 };
 pub use ref_name::RefName;
+pub use review::{
+    CommitStatus, Finding, Fingerprint, RepositoryId, ReviewPart, ReviewText, RuleName, RunUrl, Severity,
+    StatusContext, TreePath,
+};
 pub use room_name::{RoomKind, RoomName};
 pub use seq::Seq;
 pub use service_name::ServiceName;

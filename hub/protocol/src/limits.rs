@@ -28,6 +28,23 @@ pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 256;
 /// How long a repeated key gives the first answer.
 pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// Most findings of one review.
+pub const MAX_FINDINGS: usize = 1000;
+/// Longest text of a finding, and longest summary of a review.
+pub const MAX_REVIEW_TEXT_BYTES: usize = 4096;
+/// Longest context of a commit's status.
+pub const MAX_CONTEXT_BYTES: usize = 128;
+/// Longest name of a finding's rule.
+pub const MAX_RULE_BYTES: usize = 256;
+/// Longest fingerprint of a finding.
+pub const MAX_FINGERPRINT_BYTES: usize = 128;
+/// Longest path of a finding.
+pub const MAX_TREE_PATH_BYTES: usize = 4096;
+/// Longest id of a repository.
+pub const MAX_REPOSITORY_ID_BYTES: usize = 512;
+/// Longest address of a run.
+pub const MAX_RUN_URL_BYTES: usize = 2048;
+
 /// Most refs one message may move, and most refs of one bundle.
 pub const MAX_REF_UPDATES: usize = 10_000;
 /// Most prerequisites of one bundle.

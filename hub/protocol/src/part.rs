@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, RoomName, Seq,
-    ServiceName, Target, limits, serde_as_string,
+    AgentName, BundleId, ChainHash, HubId, MessageId, ObjectFormat, Oid, ParseError, RefName, ReviewPart, RoomName,
+    Seq, ServiceName, Target, limits, serde_as_string,
 };
 
 /// The `kind` strings of Parler's vocabulary.
@@ -30,6 +30,8 @@ pub mod part_kind {
     pub const FILE: &str = "com.parler.file";
     /// What became of a task.
     pub const TASK: &str = "com.parler.task";
+    /// The status of a commit, and what was found in it.
+    pub const REVIEW: &str = "com.parler.review";
     /// A job for a service.
     pub const DISPATCH: &str = "com.parler.dispatch";
     /// What the sender saw when it signed.
@@ -111,6 +113,8 @@ parts! {
     File(FilePart) = part_kind::FILE;
     /// What became of a task.
     Task(TaskPart) = part_kind::TASK;
+    /// The status of a commit.
+    Review(ReviewPart) = part_kind::REVIEW;
     /// A job for a service.
     Dispatch(DispatchPart) = part_kind::DISPATCH;
     /// What the sender saw.

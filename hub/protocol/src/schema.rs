@@ -9,9 +9,9 @@ use serde_json::json;
 
 use crate::part::Part;
 use crate::{
-    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, HubId, InviteCode, InviteId,
-    MessageHash, MessageId, ObjectFormat, Oid, RefName, RoomName, Seq, ServiceName, StatusText, TokenName, UploadId,
-    limits, part_kind,
+    AgentId, AgentName, BundleId, BundleRefName, ChainHash, Challenge, ErrorCode, Fingerprint, HubId, InviteCode,
+    InviteId, MessageHash, MessageId, ObjectFormat, Oid, RefName, RepositoryId, ReviewText, RoomName, RuleName, RunUrl,
+    Seq, ServiceName, StatusContext, StatusText, TokenName, TreePath, UploadId, limits, part_kind,
 };
 
 macro_rules! schemas {
@@ -45,6 +45,8 @@ schemas! {
         { "type": "string", "pattern": "^[!-~]{1,512}$" };
     ErrorCode "What went wrong. Stable; new codes may come: judge those by the status."
         { "type": "string", "enum": ErrorCode::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>() };
+    Fingerprint "What makes a finding known again where lines have moved: visible ASCII."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_FINGERPRINT_BYTES, "pattern": "^[!-~]+$" };
     HubId "The hub, wherever it moves."
         { "type": "string", "pattern": "^[0-9a-f]{32}$" };
     InviteCode "An invite code in any case, or a link that ends with one. Answers have the bare code."
@@ -61,14 +63,26 @@ schemas! {
         { "type": "string", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$" };
     RefName "A full ref name that git check-ref-format accepts, not below refs/parler/, and not ending like an object id."
         { "type": "string", "pattern": r"^refs/[^\x00-\x20~^:?*\[\\\x7f]+$", "maxLength": limits::MAX_REF_NAME_BYTES };
+    RepositoryId "A repository: host and path of its address in lower case, without scheme, user, port, query and .git."
+        { "type": "string", "minLength": 3, "maxLength": limits::MAX_REPOSITORY_ID_BYTES, "pattern": r"^[!-~]+/[!-~]+$" };
+    ReviewText "A text for people, of any lines: at most 4096 bytes."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_REVIEW_TEXT_BYTES };
     RoomName "A room's name, found in any case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "maxLength": limits::MAX_ROOM_NAME_BYTES };
+    RuleName "What a finder calls one of its rules: at most 256 bytes, visible, without blanks at the ends."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_RULE_BYTES, "pattern": r"^\S(.*\S)?$" };
+    RunUrl "The address of a page: http or https, visible ASCII, without a user."
+        { "type": "string", "maxLength": limits::MAX_RUN_URL_BYTES, "pattern": "^https?://[!-~]+$" };
     ServiceName "A service's name, read in any case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", "maxLength": limits::MAX_SERVICE_NAME_BYTES };
+    StatusContext "What a status is about beside the commit: at most 128 bytes, visible, without commas and blanks at the ends."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_CONTEXT_BYTES, "pattern": r"^[^\s,-]([^,]*[^\s,])?$" };
     StatusText "What an agent says that it is at: at most 200 bytes, visible, without blanks at the ends."
         { "type": "string", "minLength": 1, "maxLength": limits::MAX_STATUS_BYTES, "pattern": r"^\S(.*\S)?$" };
     TokenName "What a token is called; unique on its hub, without case."
         { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "maxLength": limits::MAX_TOKEN_NAME_BYTES };
+    TreePath "A path in a commit's tree."
+        { "type": "string", "minLength": 1, "maxLength": limits::MAX_TREE_PATH_BYTES, "pattern": r"^[^/\x00]+(/[^/\x00]+)*$" };
     UploadId "An upload under way."
         { "type": "string", "pattern": "^[0-9a-f]{32}$" };
     Seq "A message's number in its room, from 1 without gaps; 0: before the first."

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use parler_protocol::api::{
@@ -14,10 +15,10 @@ use parler_protocol::api::{
     WantedBundles,
 };
 use parler_protocol::{
-    AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, Draft, ErrorCode,
-    HandoffPart, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Part, Problem, RefConflict, RefUpdate,
-    RefsPart, RoomKind, RoomName, Seq, SignContext, Signed, Target, TaskPart, TaskStatus, TextPart, TokenScope,
-    Verdict, Work, parse_json, session_proof_bytes, sign, verify,
+    AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, CommitStatus,
+    Draft, ErrorCode, Finding, HandoffPart, Head, HubId, InviteCode, Message, MessageId, ObjectFormat, Part, Problem,
+    RefConflict, RefUpdate, RefsPart, RepositoryId, ReviewPart, RoomKind, RoomName, Seq, Severity, SignContext, Signed,
+    Target, TaskPart, TaskStatus, TextPart, TokenScope, Verdict, Work, parse_json, session_proof_bytes, sign, verify,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -198,6 +199,54 @@ fn a_receipt_reads_back_and_one_from_the_future_is_kept() {
         serde_json::from_value::<WakePath>(json!("hook")).unwrap(),
         WakePath::None
     );
+}
+
+/// What a job posts of the commit it looked at.
+#[test]
+fn a_review_is_as_written_down() {
+    let review = ReviewPart {
+        commit: "a".repeat(40).parse().unwrap(),
+        context: "tests / linux".parse().unwrap(),
+        status: CommitStatus::Failure,
+        repository: RepositoryId::of_address("git@github.com:Org/Shop.git"),
+        summary: Some("2 of 310 tests failed".parse().unwrap()),
+        url: Some("https://ci.example/runs/7".parse().unwrap()),
+        findings: vec![
+            Finding {
+                path: Some("src/basket.rs".parse().unwrap()),
+                line: NonZeroU32::new(7),
+                end_line: NonZeroU32::new(9),
+                severity: Severity::Error,
+                rule: Some("overflow".parse().unwrap()),
+                text: "the sum does not fit".parse().unwrap(),
+                fingerprint: Some("3f2a9c".parse().unwrap()),
+            },
+            Finding {
+                path: None,
+                line: None,
+                end_line: None,
+                severity: Severity::Note,
+                rule: None,
+                text: "one test was left out".parse().unwrap(),
+                fingerprint: None,
+            },
+        ],
+        omitted: 3,
+    };
+    let part = Part::from(review.clone());
+    assert_fixture(
+        "review-part.json",
+        &(serde_json::to_string_pretty(&part.to_value()).unwrap() + "\n"),
+    );
+    assert_eq!(Part::from_value(&part.to_value()), part);
+    let least =
+        json!({ "kind": "com.parler.review", "commit": "b".repeat(64), "context": "lint", "status": "pending" });
+    let part = Part::from_value(&least);
+    assert!(matches!(part, Part::Review(_)));
+    assert_eq!(part.to_value(), least);
+    let unknown =
+        json!({ "kind": "com.parler.review", "commit": "b".repeat(40), "context": "a,b", "status": "success" });
+    assert_eq!(Part::from_value(&unknown), Part::Other(unknown.clone()));
 }
 
 #[test]
