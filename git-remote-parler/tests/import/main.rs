@@ -6,6 +6,7 @@ mod accepted;
 mod bundle;
 mod child;
 mod concurrent;
+mod held_back;
 mod joined;
 mod many_pins;
 mod rejected;
