@@ -34,7 +34,7 @@ pub struct RoomRef {
 /// A bundle of the room, as its author signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomBundle {
-    /// The message that brought it first.
+    /// The message that is believed about it: the first that names it, unless it is vouched for later.
     pub seq: Seq,
     /// Its author's key.
     pub author_id: AgentId,

@@ -159,7 +159,8 @@ impl RoomState {
             let is_vouched = |bundle: &RoomBundle| bundle.tips().any(|tip| self.is_vouched(bundle, &tip));
             // Who has the bytes can announce them before their author does, and say what is not so.
             if known.part != bundle.part && !is_vouched(known) && is_vouched(&bundle) {
-                self.bundles[*position] = bundle;
+                self.bundles.remove(*position);
+                self.bundles.push(bundle);
                 self.index_again();
             }
             return;
@@ -237,6 +238,9 @@ impl RoomState {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use parler_protocol::{
         AgentKey, AgentName, BundleId, BundleRef, ChainHash, Draft, Head, HubId, SignContext, Target, TextPart, sign,
@@ -245,15 +249,15 @@ mod tests {
 
     use super::*;
 
-    fn oid(digit: char) -> Oid {
+    pub(super) fn oid(digit: char) -> Oid {
         digit.to_string().repeat(40).parse().unwrap()
     }
 
-    fn name(text: &str) -> RefName {
+    pub(super) fn name(text: &str) -> RefName {
         text.parse().unwrap()
     }
 
-    fn update(ref_name: &str, old: Option<char>, new: Option<char>) -> RefUpdate {
+    pub(super) fn update(ref_name: &str, old: Option<char>, new: Option<char>) -> RefUpdate {
         RefUpdate {
             name: name(ref_name),
             old: old.map(oid),
@@ -263,7 +267,7 @@ mod tests {
         }
     }
 
-    fn moves(updates: Vec<RefUpdate>) -> Part {
+    pub(super) fn moves(updates: Vec<RefUpdate>) -> Part {
         RefsPart {
             updates,
             atomic: false,
@@ -274,7 +278,7 @@ mod tests {
         .into()
     }
 
-    fn bundle(bytes: &[u8], tip: char) -> BundlePart {
+    pub(super) fn bundle(bytes: &[u8], tip: char) -> BundlePart {
         BundlePart {
             blob: BundleId::of(bytes),
             vcs: "git".into(),
@@ -296,14 +300,14 @@ mod tests {
         }
     }
 
-    struct Log {
-        key: AgentKey,
+    pub(super) struct Log {
+        pub(super) key: AgentKey,
         hub: HubId,
         room: RoomName,
     }
 
     impl Log {
-        fn new() -> Self {
+        pub(super) fn new() -> Self {
             let room = "x".parse().unwrap();
             Self {
                 key: AgentKey::from_random([5; 32]),
@@ -312,11 +316,11 @@ mod tests {
             }
         }
 
-        fn state(&self) -> RoomState {
+        pub(super) fn state(&self) -> RoomState {
             RoomState::empty(self.hub, self.room.clone())
         }
 
-        fn message(&self, seq: u64, parts: Vec<Part>, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        pub(super) fn message(&self, seq: u64, parts: Vec<Part>, change: impl FnOnce(&mut Value)) -> Vec<u8> {
             let author: AgentName = "alice".parse().unwrap();
             let head = Head {
                 seq: Seq::new(seq - 1),
