@@ -28,7 +28,7 @@ mod trace;
 pub use child::GitChild;
 pub use ended::{Ended, was_ended};
 pub use environment::GitEnvironment;
-pub use living::end_children;
+pub use living::{Leash, end_children};
 pub use message::one_line;
 pub(crate) use message::whole_line;
 #[cfg(test)]
@@ -128,6 +128,7 @@ pub struct Git {
     environment: Arc<GitEnvironment>,
     meters: Terminal,
     traces: Terminal,
+    leash: Option<Leash>,
 }
 
 impl Git {
@@ -138,7 +139,15 @@ impl Git {
             environment: Arc::new(environment),
             meters: Terminal::none(),
             traces: Terminal::none(),
+            leash: None,
         }
+    }
+
+    /// The same git, whose children somebody else can end, but for those that write refs.
+    #[must_use]
+    pub fn on_leash(self, leash: Leash) -> Self {
+        let leash = Some(leash);
+        Self { leash, ..self }
     }
 
     /// The same git, whose children that make or take in a pack show their meters here.
@@ -208,6 +217,7 @@ impl Git {
                 traces: self.traces.clone(),
             },
             shared: None,
+            leash: self.leash.clone(),
         }
     }
 
@@ -242,6 +252,7 @@ pub struct GitCommand {
     meters: Terminal,
     onlookers: Onlookers,
     shared: Option<OwnedFd>,
+    leash: Option<Leash>,
 }
 
 impl GitCommand {
@@ -372,7 +383,7 @@ impl GitCommand {
 
     fn spawn_known(&mut self) -> io::Result<Child> {
         let child = self.command.spawn()?;
-        living::started(self.name, &child);
+        living::started(self.name, &child, self.leash.as_ref());
         Ok(child)
     }
 

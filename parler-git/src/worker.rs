@@ -13,6 +13,7 @@ mod lease;
 mod place;
 mod report;
 mod stop;
+mod watch;
 
 pub(crate) use adopted::Orphans;
 pub(crate) use bench::{Argv, Bench, News};

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, mpsc};
 
 use parler_harness::{Gate, HubProcess, Lie, LyingProxy, Running, World, look_for};
 use parler_protocol::paths::FENCE_HEADER;
@@ -97,6 +98,55 @@ fn a_signal_while_the_result_is_read_gives_the_job_back() {
     let command = ["sh", "-c", "echo attempt $PARLER_JOB_ATTEMPT"];
     let served = stage.start(&stage.bob, &["--once"], &command).wait().success();
     served.says("job 1 of 'test' from alice: done");
+    assert_eq!(stage.output(&stage.said("done")[0]), "attempt 1\n");
+}
+
+#[test]
+fn a_job_that_takes_too_long_to_prepare_fails() {
+    let world = world();
+    let mut gate = Gate::before_git(&world);
+    let stage = stage(&world);
+    stage.make_service();
+    stage.push();
+    let bob = gate.holds_git_of(&stage.bob);
+    let worker = stage.start(&bob, &["--once", "--timeout", "1s"], &["touch", "/nowhere"]);
+    let mut is_held = false;
+    while let Some(child) = gate.wait_for_arrival_or_end(&worker) {
+        assert!(!is_held, "{child} was started afterwards");
+        is_held = child.contains("unpack-objects");
+        if !is_held {
+            gate.open();
+        }
+    }
+    let served = worker.wait().success();
+    served.says("job 1 of 'test' from alice: failed · ended, for preparing it took longer than 1 s");
+    assert_eq!(stage.said("failed").len(), 1);
+}
+
+#[test]
+fn a_hub_that_is_silent_while_a_job_is_prepared_holds_no_worker() {
+    let world = world();
+    let (_hub, proxy, stage) = stage_behind_proxy(&world);
+    stage.make_service();
+    stage.push();
+    let (asked, is_asked) = mpsc::channel();
+    let (silent, is_over) = mpsc::channel::<()>();
+    let (asked, is_over) = (Mutex::new(asked), Mutex::new(is_over));
+    proxy.tell(move |request, _| {
+        if request.line.contains("/bundles") {
+            asked.lock().unwrap().send(()).unwrap();
+            let _ = is_over.lock().unwrap().recv();
+        }
+        Lie::Truth
+    });
+    let worker = stage.start(&stage.bob, &["--once"], &["true"]);
+    is_asked.recv().unwrap();
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait().either().signal(), Some(15));
+    drop(silent);
+    proxy.tell(|_, _| Lie::Truth);
+    let command = ["sh", "-c", "echo attempt $PARLER_JOB_ATTEMPT"];
+    stage.start(&stage.bob, &["--once"], &command).wait().success();
     assert_eq!(stage.output(&stage.said("done")[0]), "attempt 1\n");
 }
 

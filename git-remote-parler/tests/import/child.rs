@@ -3,14 +3,18 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use git_remote_parler::git::{ChildLimits, Git, GitCommand, GitEnvironment, GitError, GitProgram, Side};
+use git_remote_parler::git::{ChildLimits, Git, GitCommand, GitEnvironment, GitError, GitProgram, Leash, Side};
 
 use crate::sandbox::Sandbox;
 
 /// A command whose program is this shell text; its arguments are ignored.
 fn child(sandbox: &Sandbox, text: &str) -> GitCommand {
+    program(sandbox, text).command(Side::Push, "test")
+}
+
+fn program(sandbox: &Sandbox, text: &str) -> Git {
     let script = sandbox.script("program", &format!("#!/bin/sh\n{text}\n"));
-    Git::new(GitProgram::at(script), GitEnvironment::new(sandbox.variables())).command(Side::Push, "test")
+    Git::new(GitProgram::at(script), GitEnvironment::new(sandbox.variables()))
 }
 
 #[test]
@@ -85,6 +89,24 @@ fn a_child_that_never_ends_is_ended() {
         matches!(error, GitError::TooMuchOutput { most: 100_000, .. }),
         "{error}"
     );
+}
+
+#[test]
+fn children_on_a_leash_end_with_it_and_others_do_not() {
+    let sandbox = Sandbox::new();
+    let git = program(&sandbox, "echo begun; exec cat");
+    let mut other = git.command(Side::Push, "other").spawn().unwrap();
+    let leash = Leash::default();
+    let held = git.on_leash(leash.clone());
+    let mut first = held.command(Side::Push, "first").spawn().unwrap();
+    for child in [&mut other, &mut first] {
+        child.wait_for_answer(b"begun\n").unwrap();
+    }
+    leash.end();
+    let is_ended = |error| matches!(error, GitError::Ended { .. });
+    assert!(is_ended(first.wait_for_answer(b"never said").unwrap_err()));
+    assert!(is_ended(held.command(Side::Push, "later").run().unwrap_err()));
+    assert_eq!(other.finish().unwrap(), b"begun\n");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Serve {
     /// How many jobs at the same time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_parallel: u16,
-    /// How long a command may take: 90s, 30m, 24h, 7d. Then it is ended, and the job has failed
+    /// How long a command may take, and before it its clone: 90s, 30m, 24h, 7d. Then it is ended, and the job has failed
     #[arg(long, value_name = "TIME", default_value = "30m")]
     pub(crate) timeout: String,
     /// For how long a job is claimed each time: when this worker is gone, another is offered the job after it

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender as Channel;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use git_remote_parler::checkout::{self, CheckoutError};
 use git_remote_parler::fetch::{FetchPolicy, Fetcher};
-use git_remote_parler::git::{Git, GitError};
+use git_remote_parler::git::{Git, GitError, Leash};
 use git_remote_parler::import::ImportLimits;
 use git_remote_parler::room::Room;
 use parler_client::Client;
@@ -20,12 +21,13 @@ use parler_protocol::{ErrorCode, Fence, HubId, ObjectFormat, Seq, ServiceName, T
 use serde_json::{Value, json};
 
 use super::adopted::Orphans;
-use super::command::{End, Prepared, Ran, run};
+use super::command::{Prepared, Ran, run};
 use super::job::{Job, Refused, short};
-use super::lease::{Lease, Standing};
+use super::lease::Lease;
 use super::place::{Place, Yard};
 use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, say_alone};
 use super::stop::{Busy, Stop, Wake};
+use super::watch::{End, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::text;
 
@@ -96,6 +98,19 @@ enum Outcome {
     CalledOff,
     /// Somebody else may have it at once. What is told of it, if anything.
     GiveBack(Option<String>),
+}
+
+impl Outcome {
+    /// It failed before its command ran.
+    fn failed(note: String) -> Self {
+        Self::Verdict(Box::new(Verdict {
+            status: TaskStatus::Failed,
+            note,
+            took: None,
+            output: Vec::new(),
+            commits: None,
+        }))
+    }
 }
 
 impl Bench {
@@ -288,9 +303,27 @@ impl Bench {
         if let Err(untold) = reporter.say(job, TaskStatus::Accepted) {
             return over(untold);
         }
-        self.prepare(client, job, place)?;
-        if let Some(outcome) = self.is_over(reporter.lease) {
-            return Ok(outcome);
+        let watch = || Watch::begin(reporter.lease, &self.stop, woken, self.timeout);
+        let (leash, (beside, stopper)) = (Leash::default(), client.beside()?);
+        let end = {
+            let leash = leash.clone();
+            move || {
+                leash.end();
+                stopper.stop();
+            }
+        };
+        let prepared = watch().over(end, || self.prepare(&beside, leash, job, place));
+        let (prepared, end) = prepared.map_err(|error| Error::io("watch over the job", &error))?;
+        match end {
+            Some(End::TimedOut) => {
+                let time = self.timeout.as_secs();
+                let note = format!("ended, for preparing it took longer than {time} s");
+                return Ok(Outcome::failed(note));
+            }
+            Some(End::Cancelled) => return Ok(Outcome::CalledOff),
+            Some(End::Lost(why)) => return Ok(Outcome::Late(why)),
+            Some(_) => return Ok(Outcome::GiveBack(None)),
+            None => prepared?,
         }
         if let Err(untold) = reporter.say(job, TaskStatus::Working) {
             return over(untold);
@@ -303,25 +336,13 @@ impl Bench {
             input: place.input(),
             orphans: &self.orphans,
         };
-        let ran = run(&prepared, self.timeout, reporter.lease, &self.stop, woken)?;
+        let ran = run(&prepared, &watch())?;
         Ok(match &ran.end {
             End::Stopped => Outcome::GiveBack(None),
             End::Cancelled => Outcome::CalledOff,
             End::Lost(why) => Outcome::Late(why.clone()),
             End::Exited(_) | End::TimedOut | End::Unguarded => self.verdict(job, place, ran, tell),
         })
-    }
-
-    /// Whether there is no more use in working on it.
-    fn is_over(&self, lease: &Lease) -> Option<Outcome> {
-        if self.stop.is_said() {
-            return Some(Outcome::GiveBack(None));
-        }
-        match lease.standing() {
-            Standing::Held => None,
-            Standing::Cancelled => Some(Outcome::CalledOff),
-            Standing::Lost(why) => Some(Outcome::Late(why)),
-        }
     }
 
     /// What an error before the command means: the job's fault fails it, a hub that cannot be reached is nobody's.
@@ -331,16 +352,8 @@ impl Bench {
         }
         match error.kind {
             ErrorKind::BaseMissing | ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Refused => {
-                Ok(Outcome::Verdict(Box::new(Verdict {
-                    status: TaskStatus::Failed,
-                    note: format!(
-                        "cannot be worked on: {}",
-                        self.for_others(error.what(), job, place, tell)
-                    ),
-                    took: None,
-                    output: Vec::new(),
-                    commits: None,
-                })))
+                let why = self.for_others(error.what(), job, place, tell);
+                Ok(Outcome::failed(format!("cannot be worked on: {why}")))
             }
             ErrorKind::Unreachable => Ok(Outcome::GiveBack(Some(error.what().to_owned()))),
             _ => Err(error),
@@ -348,7 +361,7 @@ impl Bench {
     }
 
     /// Puts what the command finds into its place.
-    fn prepare(&self, client: &Client, job: &Job, place: &Place) -> Result<()> {
+    fn prepare(&self, client: &Client, leash: Leash, job: &Job, place: &Place) -> Result<()> {
         let work = place.work();
         match &job.code {
             None => {
@@ -357,12 +370,13 @@ impl Bench {
             Some(code) => {
                 let room = Room::read(client, &job.room, &self.yard.cache())?;
                 let format = room.state.object_format().unwrap_or(code.commit.format());
-                let repository = checkout::make(&self.git, &work, format)?;
+                let repository = checkout::make(&self.git.clone().on_leash(leash), &work, format)?;
                 let policy = FetchPolicy {
+                    // Others would not be stopped with this one.
+                    downloads: Some(NonZeroUsize::MIN),
                     // What the room does not have is nowhere.
                     fetch_base: false,
                     limits: ImportLimits::default(),
-                    ..FetchPolicy::default()
                 };
                 Fetcher::new(&repository, client, &room.state, &policy).apply(&[code.bundle])?;
                 checkout::check_out(&repository, &code.branch, &code.commit)?;

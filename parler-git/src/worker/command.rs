@@ -17,8 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::adopted::Orphans;
 use super::capture::Capture;
 use super::guard::{COMMAND_NAME, ENDING_PATIENCE};
-use super::lease::{Lease, Standing};
-use super::stop::Stop;
+use super::watch::{End, Watch};
 use crate::error::{Error, Result};
 
 /// One read.
@@ -42,23 +41,6 @@ pub(super) struct Prepared<'a> {
     pub(super) orphans: &'a Orphans,
 }
 
-/// How a command came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
-    /// By itself; as a shell says it.
-    Exited(i32),
-    /// Its time was over.
-    TimedOut,
-    /// Its job was called off.
-    Cancelled,
-    /// The claim was lost, and why.
-    Lost(String),
-    /// The worker was told to stop.
-    Stopped,
-    /// It had ended what guards it.
-    Unguarded,
-}
-
 /// What is left of a command.
 pub(super) struct Ran {
     pub(super) end: End,
@@ -75,26 +57,14 @@ struct Guarded {
 }
 
 /// Runs a command to its end, whatever that is.
-pub(super) fn run(
-    prepared: &Prepared<'_>,
-    timeout: Duration,
-    lease: &Lease,
-    stop: &Stop,
-    wake: &PipeReader,
-) -> Result<Ran> {
+pub(super) fn run(prepared: &Prepared<'_>, watch: &Watch<'_>) -> Result<Ran> {
     let begun = Instant::now();
     let mut guarded = prepared
         .start()
         .map_err(|error| Error::io("start the job's command", &error))?;
-    let watch = Watch {
-        lease,
-        stop,
-        wake,
-        deadline: begun + timeout,
-    };
     let mut capture = Capture::default();
     let end = guarded
-        .follow(&watch, &mut capture, prepared.orphans)
+        .follow(watch, &mut capture, prepared.orphans)
         .map_err(|error| Error::io("follow the job's command", &error))?;
     let took = begun.elapsed();
     Ok(Ran {
@@ -102,41 +72,6 @@ pub(super) fn run(
         output: capture.into_bytes(),
         took,
     })
-}
-
-/// What ends a command before its own end.
-struct Watch<'a> {
-    lease: &'a Lease,
-    stop: &'a Stop,
-    wake: &'a PipeReader,
-    deadline: Instant,
-}
-
-impl Watch<'_> {
-    /// Why it is to end now, if it is.
-    fn verdict(&self) -> Option<End> {
-        if self.stop.is_said() {
-            return Some(End::Stopped);
-        }
-        match self.lease.standing() {
-            Standing::Cancelled => Some(End::Cancelled),
-            Standing::Lost(why) => Some(End::Lost(why)),
-            Standing::Held if Instant::now() >= self.deadline => Some(End::TimedOut),
-            Standing::Held => None,
-        }
-    }
-
-    /// How long nothing can change that nobody tells.
-    fn left(&self) -> Duration {
-        self.deadline
-            .min(self.lease.ends())
-            .saturating_duration_since(Instant::now())
-    }
-
-    fn take_news(&self) {
-        let mut piece = [0; 64];
-        while matches!((&*self.wake).read(&mut piece), Ok(read) if read == piece.len()) {}
-    }
 }
 
 impl Prepared<'_> {
@@ -229,7 +164,7 @@ impl Guarded {
     fn wait(&self, watch: &Watch<'_>, longest: Duration, with_news: bool) -> io::Result<Ready> {
         let mut polled = vec![PollFd::from_borrowed_fd(self.line.as_fd(), PollFlags::IN)];
         if with_news {
-            polled.push(PollFd::from_borrowed_fd(watch.wake.as_fd(), PollFlags::IN));
+            polled.push(PollFd::from_borrowed_fd(watch.news(), PollFlags::IN));
         }
         if let Some(output) = &self.output {
             polled.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
