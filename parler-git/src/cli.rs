@@ -88,7 +88,7 @@ pub(crate) enum Verb {
     /// Read what is new in a room, handoffs to me first
     Recv(Recv),
     /// Show what waits for me in all rooms, handoffs first; acknowledges nothing
-    Inbox,
+    Inbox(Inbox),
     /// Show a room's log as history, newest first; acknowledges nothing
     Log(Log),
     /// List what waits to be sent, send again what was refused, or drop it
@@ -135,6 +135,9 @@ pub(crate) enum Verb {
     Doctor,
     /// Show a manual page, or install the manual pages and completions
     Man(Man),
+    /// Serve this repository's rooms to a coding agent as tools, by the Model Context Protocol on stdin and stdout
+    #[cfg(feature = "mcp")]
+    Mcp,
     /// Print a shell's completion script
     Completion(Completion),
 }
@@ -257,6 +260,13 @@ pub(crate) struct Recv {
     /// Go on with each message as it comes, until interrupted
     #[arg(long, conflicts_with = "limit")]
     pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Wait until a handoff to me or a mention of me is there, at most so long: 90s, 30m, 24h, 7d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -36,6 +36,8 @@ mod job_receipts;
 mod join;
 mod log;
 mod man;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod members;
 mod outbox;
 mod push;
@@ -114,6 +116,8 @@ fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
         Verb::Demo(args) => return crate::demo::run(&environment, &args),
         Verb::Doctor => return doctor::run(environment, cli.globals),
         Verb::Man(args) => return man::run(&environment, &cli.globals, &args),
+        #[cfg(feature = "mcp")]
+        Verb::Mcp => return mcp::run(&environment, &cli.globals),
         Verb::Completion(args) => return completion::run(&cli.globals, &args),
         _ => {}
     }
@@ -163,7 +167,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::DeleteRoom(args) => delete_room::run(context, &args, output)?,
         Verb::Send(args) => send::run(context, &args, output)?,
         Verb::Recv(args) => recv::run(context, &args, output)?,
-        Verb::Inbox => inbox::run(context, output)?,
+        Verb::Inbox(args) => inbox::run(context, &args, output)?,
         Verb::Log(args) => log::run(context, &args, output)?,
         Verb::Outbox(args) => outbox::run(context, &args, output)?,
         Verb::Handoff(args) => handoff::run(context, &args, output)?,
@@ -180,6 +184,8 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Serve(args) => serve::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
+        #[cfg(feature = "mcp")]
+        Verb::Mcp => {}
         Verb::Hub(_)
         | Verb::Demo(_)
         | Verb::Man(_)

@@ -37,6 +37,8 @@ mod leases;
 mod local_hub;
 mod log_entry;
 mod manual;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod names;
 mod naming;
 mod new_file;

@@ -7,6 +7,8 @@ use self::markup::Writer;
 use crate::cli::Cli;
 use crate::settings::{KEYS, VARIABLES};
 
+#[cfg(feature = "mcp")]
+mod agents;
 mod generated;
 mod helper;
 mod markup;

@@ -41,6 +41,7 @@ mod large_room;
 mod limits;
 mod local_hub_life;
 mod manuals;
+mod mcp;
 mod memberships;
 mod memory;
 mod meters;

@@ -191,7 +191,10 @@ const VERBS: &[(&str, &[Trial])] = &[
     ),
     ("help", &[Trial::Nothing]),
     ("hub", &[Trial::Members(&["hub status"])]),
-    ("inbox", &[Trial::Members(&["inbox"]), Trial::Hub(&["inbox"])]),
+    (
+        "inbox",
+        &[Trial::Members(&["inbox", "inbox --wait 1s"]), Trial::Hub(&["inbox"])],
+    ),
     (
         "invite",
         &[
@@ -209,6 +212,8 @@ const VERBS: &[(&str, &[Trial])] = &[
         ],
     ),
     ("man", &[Trial::Nothing]),
+    // What it shows goes to a program: `mcp::words_of_others_stay_words`.
+    ("mcp", &[Trial::Nothing]),
     ("outbox", &[Trial::Members(&["outbox"]), Trial::Nothing]),
     (
         "owner",

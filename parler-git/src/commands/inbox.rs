@@ -1,36 +1,92 @@
-//! `git parler inbox`: what waits for this agent in all of its rooms on a hub. Acknowledges nothing, and asks once for
-//! each room with something unread, and for what lies before a handoff whose author did not know all of it.
+//! `git parler inbox`: what waits for this agent in all of its rooms on a hub, or waits until something does. Acknowledges
+//! nothing, and asks once for each room with something unread, and for what lies before a handoff whose author did not know
+//! all of it.
 
-use parler_client::Client;
+use std::thread;
+use std::time::Duration;
+
+use parler_client::{Client, ClientError, Hinted};
 use parler_protocol::api::RoomSummary;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
 use parler_protocol::{HubId, Message, Part, RoomName, Seq};
 use serde_json::{Value, json};
 
+use crate::cli::Inbox as Args;
 use crate::context::Context;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::handoffs::Ledger;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, HEADER, Output, styled};
 use crate::retold::Retold;
 use crate::room_log::read_page;
+use crate::time::parse_ttl;
 use crate::{room_labels, screen, text};
 
 /// Handoffs, and mentions, that are shown line by line.
 const MOST_LISTED: usize = 30;
+/// Longest `--wait`.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
+pub(super) fn run(context: &Context, args: &Args, output: &mut Output) -> Result<()> {
     output.require_open()?;
-    output.page(context)?;
+    let wait = args
+        .wait
+        .as_ref()
+        .map(|text| parse_ttl("--wait", text, LONGEST_WAIT).map(Duration::from_secs))
+        .transpose()?;
     let client = context.client()?;
-    let rooms = context.rooms(&client)?;
+    let inbox = match wait {
+        None => look(context, &client)?,
+        Some(longest) => wait_for_something(context, &client, longest, output)?,
+    };
+    show(context, &inbox, output)?;
+    match &args.wait {
+        Some(time) if !inbox.leads() => {
+            let what = format_args!("nothing came for this agent within {time}");
+            let error = Error::new(ErrorKind::NotFound, what);
+            Err(if output.is_json() { error.told() } else { error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks until something is for this agent, or for so long. Polls nothing: the hub says when a room has grown.
+fn wait_for_something(context: &Context, client: &Client, longest: Duration, output: &mut Output) -> Result<Inbox> {
+    let (hinted, stopper) = client.beside()?;
+    // It ends with the process.
+    let timer = thread::Builder::new().name("timer".to_owned()).spawn(move || {
+        thread::sleep(longest);
+        stopper.stop();
+    });
+    timer.map_err(|error| Error::io("start a thread", &error))?;
+    let mut hints = hinted.hints();
+    loop {
+        match hints.next() {
+            // The first one, too: what was there before is not told by a hint.
+            Ok(Hinted::Heads(_) | Hinted::Hint(_)) => {
+                let inbox = look(context, client)?;
+                if inbox.leads() {
+                    return Ok(inbox);
+                }
+            }
+            // A reader that is gone waits for nothing.
+            Ok(Hinted::Heartbeat) => output.deliver()?,
+            Ok(Hinted::Away(error)) => output.remark(&format!("{}; waiting for it", Error::from(error).what())),
+            Err(ClientError::ToldToStop) => return look(context, client),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn look(context: &Context, client: &Client) -> Result<Inbox> {
+    let rooms = context.rooms(client)?;
     let hub = client.hub_id()?;
     let mut inbox = Inbox {
         hub_option: context.trust().hub_option().to_owned(),
         ..Inbox::default()
     };
     for room in rooms.rooms.iter().filter(|room| room.unread > 0) {
-        match look_into(context, &client, &hub, room) {
+        match look_into(context, client, &hub, room) {
             Ok(found) => inbox.take(found),
             // Left, or gone, since it was listed.
             Err(error) if error.kind == ErrorKind::NotFound => {}
@@ -38,6 +94,11 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         }
     }
     inbox.sort();
+    Ok(inbox)
+}
+
+fn show(context: &Context, inbox: &Inbox, output: &mut Output) -> Result<()> {
+    output.page(context)?;
     let waiting = context.outbox_if_any()?.map_or(0, |outbox| outbox.count());
     // Before anything of it is read.
     output.warn(&context.trust().warnings());
@@ -213,6 +274,11 @@ impl Inbox {
         });
         self.handoffs.extend(found.handoffs);
         self.mentions.extend(found.mentions);
+    }
+
+    /// Whether there is something for this agent, not only in its rooms.
+    fn leads(&self) -> bool {
+        !self.handoffs.is_empty() || !self.mentions.is_empty()
     }
 
     /// The newest first, whichever room they are in.

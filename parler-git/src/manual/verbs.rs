@@ -1,5 +1,7 @@
 //! What the pages of the verbs say that their definitions cannot. A verb without an entry has a page all the same.
 
+#[cfg(feature = "mcp")]
+use super::agents::MCP;
 use super::markup::Block::{Lines, Term, Text};
 use super::markup::Section;
 use super::membership::{ADMIT, DELETE_ROOM, INVITE, JOIN, LEAVE, OWNER, REMOVE, REVOKE, ROSTER};
@@ -27,6 +29,8 @@ pub(super) const NAMES: &[&str] = &[
     "leave",
     "log",
     "man",
+    #[cfg(feature = "mcp")]
+    "mcp",
     "outbox",
     "owner",
     "push",
@@ -60,6 +64,8 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "leave" => LEAVE,
         "log" => LOG,
         "man" => MAN,
+        #[cfg(feature = "mcp")]
+        "mcp" => MCP,
         "outbox" => OUTBOX,
         "owner" => OWNER,
         "push" => PUSH,
@@ -225,7 +231,8 @@ const INBOX: &[Section] = &[(
     &[Text(
         "Shows what waits for this agent in all of its rooms on the hub: handoffs to it, newest first, then messages that \
          mention it, then how much is unread in each room, each with the command that shows it. Acknowledges nothing. Of a \
-         room with more than 1,000 unread messages it looks at the newest.",
+         room with more than 1,000 unread messages it looks at the newest. With `--wait` it waits until there is a handoff or a \
+         mention, at most so long, and polls nothing.",
     )],
 )];
 
