@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::str::FromStr;
 
 use gix::bstr::ByteSlice;
-use parler_protocol::{BaseHint, Oid};
+use parler_protocol::{BaseHint, Oid, RepositoryId};
 
 use crate::repository::{LocalRef, RemoteConfig, Repository, RepositoryError, mapped};
 
@@ -135,6 +135,20 @@ pub(crate) fn ordinary_remotes(repository: &Repository) -> Result<Vec<RemoteConf
         }
     });
     failed.map_or(Ok(remotes), Err)
+}
+
+/// Which repository this is, by the address of one of its remotes that are no rooms: `upstream`, as clones of a fork call
+/// what it was forked from, else `origin`, else the only one. None where others do not know that address.
+pub fn repository_id(repository: &Repository) -> Result<Option<RepositoryId>, RepositoryError> {
+    let remotes = ordinary_remotes(repository)?;
+    let named = |name: &str| remotes.iter().find(|remote| remote.name == name);
+    let only = || match remotes.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    };
+    let remote = named("upstream").or_else(|| named("origin")).or_else(only);
+    let address = remote.and_then(|remote| remote.urls.first());
+    Ok(address.and_then(|address| RepositoryId::of_address(address)))
 }
 
 /// What a remote calls the refs that this repository has of it.

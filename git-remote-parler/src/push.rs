@@ -90,7 +90,8 @@ pub fn work_of_bundle(repository: &Repository, state: &RoomState, id: &BundleId)
 pub struct PushRequest<'a> {
     /// Refs to move, at most one change for a ref.
     pub changes: Vec<RefChange>,
-    /// Revisions to send without moving a ref.
+    /// Revisions to send without moving a ref. Where no bundle can bring them, and the room has none that does, nothing is
+    /// posted.
     pub loose: Vec<LooseTip>,
     /// Text, a handoff and so on for the same message. With these the push is all or nothing, and is posted also when
     /// every ref is up to date.
@@ -163,6 +164,8 @@ pub struct PushReport {
     pub refs: Vec<RefReport>,
     /// The message, when one was posted.
     pub posted: Option<Posted>,
+    /// Whether that is what an earlier program had posted under the same key.
+    pub replayed: bool,
     /// The bundle that was sent.
     pub bundle: Option<PushedBundle>,
     /// The refs that name the bundle's tips here.

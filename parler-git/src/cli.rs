@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use ci::{Ci, CiPost, CiVerb};
 pub(crate) use work::{JobExec, JobGuard, Serve};
 
+mod ci;
 mod work;
 
 /// Hand work between coding agents, people and CI with git itself.
@@ -123,6 +125,8 @@ pub(crate) enum Verb {
     JobExec(JobExec),
     /// Show a message, or what brought a bundle or a file
     Show(Show),
+    /// Say what a CI job found out about a commit
+    Ci(Ci),
     /// Make, list and revoke tokens for CI
     Token(Token),
     /// List whose keys belong to names and what is in doubt, or accept a key or a room's history

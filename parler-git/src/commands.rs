@@ -22,6 +22,7 @@ use crate::{screen, trace};
 
 mod apply;
 mod cancel_job;
+mod ci;
 mod completion;
 mod connect;
 mod delete_room;
@@ -182,6 +183,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Apply(args) => apply::run(context, &args, output)?,
         Verb::Show(args) => show::run(context, &args, output)?,
         Verb::Serve(args) => serve::run(context, &args, output)?,
+        Verb::Ci(args) => ci::run(context, &args, output)?,
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
         #[cfg(feature = "mcp")]

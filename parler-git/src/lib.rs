@@ -11,6 +11,7 @@ mod answers;
 mod banner;
 mod bundles;
 mod choice;
+mod ci;
 mod cli;
 mod commands;
 mod completion;

@@ -9,6 +9,7 @@ use crate::settings::{KEYS, VARIABLES};
 
 #[cfg(feature = "mcp")]
 mod agents;
+mod ci;
 mod generated;
 mod helper;
 mod markup;

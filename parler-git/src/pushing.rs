@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use git_remote_parler::git::was_ended;
 use git_remote_parler::pins::Pin;
 use git_remote_parler::push::{
-    CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, Pusher, RefChange, RefOutcome, RefReport, Refusal,
-    RoomLookup,
+    CutOff, Force, PushError, PushPolicy, PushReport, PushRequest, PushedBundle, Pusher, RefChange, RefOutcome,
+    RefReport, Refusal, RoomLookup,
 };
 use git_remote_parler::repository::{LocalHead, Repository};
 use git_remote_parler::room_state::RoomState;
@@ -278,6 +278,35 @@ pub(crate) fn push(
     headline: impl Fn(&PushReport) -> String,
     output: &mut Output,
 ) -> Result<()> {
+    let client = destination.client;
+    let (report, failure) = pushed(context, destination, request, output)?;
+    if output.is_json() {
+        let mut value = report_json(&report, request, failure.as_ref());
+        value["history"] = context.trust().history_json(&client.hub_id()?, &report.room);
+        output.json(&value)?;
+        return failure.map_or(Ok(()), |failure| Err(failure.told()));
+    }
+    if report.posted.is_some() || failure.is_none() {
+        output.line(&headline(&report))?;
+    }
+    for update in &report.refs {
+        if let RefOutcome::Moved(update) = &update.outcome {
+            output.text(&field("ref", &ref_change(update)))?;
+        }
+    }
+    if let Some(bundle) = &report.bundle {
+        output.text(&field("bundle", &bundle_line(bundle)))?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Pushes, and says what people are told beside the result. With it comes why a ref did not move, if one did not.
+pub(crate) fn pushed(
+    context: &Context,
+    destination: Destination<'_>,
+    request: &PushRequest<'_>,
+    output: &mut Output,
+) -> Result<(PushReport, Option<Error>)> {
     let cache = context.room_cache();
     let Destination {
         client,
@@ -302,26 +331,13 @@ pub(crate) fn push(
     for note in &report.notes {
         output.remark(note);
     }
-    if output.is_json() {
-        let mut value = report_json(&report, request, failure.as_ref());
-        value["history"] = context.trust().history_json(&client.hub_id()?, &report.room);
-        output.json(&value)?;
-        return failure.map_or(Ok(()), |failure| Err(failure.told()));
-    }
-    if report.posted.is_some() || failure.is_none() {
-        output.line(&headline(&report))?;
-    }
-    for update in &report.refs {
-        if let RefOutcome::Moved(update) = &update.outcome {
-            output.text(&field("ref", &ref_change(update)))?;
-        }
-    }
-    if let Some(bundle) = &report.bundle {
-        let commits = text::count(bundle.commits, "commit");
-        let line = format!("{} · {commits} · {}", bundle.id.short(), text::size(bundle.size));
-        output.text(&field("bundle", &line))?;
-    }
-    failure.map_or(Ok(()), Err)
+    Ok((report, failure))
+}
+
+/// A bundle that was sent, in words.
+pub(crate) fn bundle_line(bundle: &PushedBundle) -> String {
+    let commits = text::count(bundle.commits, "commit");
+    format!("{} · {commits} · {}", bundle.id.short(), text::size(bundle.size))
 }
 
 fn refused(report: &RefReport) -> Option<(&RefName, &Refusal)> {
@@ -367,7 +383,23 @@ fn report_json(report: &PushReport, request: &PushRequest<'_>, failure: Option<&
     let (is_job, dry_run) = (request.is_job, request.dry_run);
     let refs: Vec<_> = report.refs.iter().map(ref_json).collect();
     let service = ServiceName::of_room(&report.room).filter(|_| is_job);
-    let bundle = report.bundle.as_ref().map(|bundle| {
+    let mut value = json!({
+        "room": report.room,
+        "service": service,
+        "seq": report.posted.as_ref().map(|posted| posted.seq),
+        "id": report.posted.as_ref().map(|posted| posted.id),
+        "refs": refs,
+        "roomCreated": report.room_created,
+        "dryRun": dry_run,
+        "error": failure.map(Error::to_json),
+    });
+    bundle_json(report, &mut value);
+    value
+}
+
+/// Adds which bundle a push sent, and where it is here.
+pub(crate) fn bundle_json(report: &PushReport, value: &mut Value) {
+    value["bundle"] = json!(report.bundle.as_ref().map(|bundle| {
         json!({
             "id": bundle.id,
             "size": bundle.size,
@@ -375,21 +407,10 @@ fn report_json(report: &PushReport, request: &PushRequest<'_>, failure: Option<&
             "objects": bundle.objects,
             "prerequisites": bundle.prerequisites,
         })
-    });
-    json!({
-        "room": report.room,
-        "service": service,
-        "seq": report.posted.as_ref().map(|posted| posted.seq),
-        "id": report.posted.as_ref().map(|posted| posted.id),
-        "refs": refs,
-        "bundle": bundle,
-        "bundleId": report.bundle_id,
-        "ref": report.pins.first().map(|pin| &pin.name),
-        "pins": pins_json(&report.pins),
-        "roomCreated": report.room_created,
-        "dryRun": dry_run,
-        "error": failure.map(Error::to_json),
-    })
+    }));
+    value["bundleId"] = json!(report.bundle_id);
+    value["ref"] = json!(report.pins.first().map(|pin| &pin.name));
+    value["pins"] = json!(pins_json(&report.pins));
 }
 
 /// The refs that name a bundle's tips here, for programs.

@@ -8,6 +8,7 @@ mod bad_input;
 mod bundle_files;
 mod bundle_interplay;
 mod catalogue;
+mod ci;
 mod costs;
 mod counts;
 mod cut_commands;

@@ -149,6 +149,22 @@ const VERBS: &[(&str, &[Trial])] = &[
         ],
     ),
     ("cancel", &[Trial::Members(&["cancel {h}"])]),
+    (
+        "ci",
+        &[
+            Trial::Members(&[
+                "ci post --status success --context x --commit HEAD --bundle {x}",
+                "ci post --status failure --context {x} --commit {x}",
+                "ci post --status error --context x --commit HEAD --report {x}",
+                "ci post --status error --context x --commit HEAD --reply-to {h}",
+                "ci post --status failure --context x --commit HEAD --url {x} --next {x} --for {x}",
+            ]),
+            Trial::Hub(&[
+                "ci post --status success --context x --commit HEAD --room x",
+                "ci post --status success --context x --commit HEAD --room x --bundle HEAD --next y",
+            ]),
+        ],
+    ),
     ("completion", &[Trial::Nothing]),
     ("connect", &[Trial::Hub(&["connect"])]),
     (

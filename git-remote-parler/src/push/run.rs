@@ -49,6 +49,7 @@ pub(super) fn push(
         room: room.state.room().clone(),
         refs: Vec::new(),
         posted: None,
+        replayed: false,
         bundle: None,
         pins: Vec::new(),
         bundle_id: None,
@@ -286,14 +287,15 @@ impl Push<'_, '_> {
             Ok(plan) => plan,
             Err(cut_off) => return self.refuse_cut_off(cut_off),
         };
-        if self.request.is_job && plan.bundle.is_none() {
-            self.held = known.and_then(|id| state.bundle(&id)).map(|bundle| bundle.part.clone());
-            if self.held.is_none() {
+        if (self.request.is_job || !loose.is_empty()) && plan.bundle.is_none() {
+            let held = known.and_then(|id| state.bundle(&id)).map(|bundle| bundle.part.clone());
+            if held.is_none() {
                 // A commit whose parents are not here makes no bundle.
                 let commits = tips.iter().map(|tip| tip.commit).collect();
                 let cut_off = self.cut_off(commits, None)?;
                 return self.refuse_cut_off(cut_off);
             }
+            self.held = held.filter(|_| self.request.is_job);
         }
         tell(&plan, &self.moves);
         if self.moves.is_empty() && plan.bundle.is_none() && self.request.extra.is_none() {

@@ -1,6 +1,6 @@
 //! A repository answers alike whether gix or git is asked, and in every shape repositories have.
 
-use git_remote_parler::repository::{LocalHead, ObjectKind, Repository, RepositoryError};
+use git_remote_parler::repository::{LocalHead, ObjectKind, Place, Repository, RepositoryError};
 use parler_protocol::{ObjectFormat, Oid};
 
 use crate::sandbox::{Repo, Sandbox};
@@ -421,4 +421,32 @@ fn a_broken_configuration_is_not_called_a_missing_repository() {
     }
     let error = Repository::open(sandbox.git_with(&[]), &sandbox.path("home")).unwrap_err();
     assert!(matches!(error, RepositoryError::NotARepository { .. }), "{error}");
+}
+
+#[test]
+fn a_place_is_a_line_of_a_file_that_the_commit_has() {
+    for format in ["sha1", "sha256"] {
+        let sandbox = Sandbox::new();
+        let repo = sandbox.init("work", &["--object-format", format]);
+        repo.commit("a", "1\n2\n3");
+        repo.commit("dir/é b", "1\n2\n");
+        let commit = repo.commit("empty", "");
+        let before = repo.oid("HEAD~2");
+        let opened = sandbox.open(&repo);
+        let place = |commit: &Oid, path: &str| opened.place(commit, &path.parse().unwrap());
+        for (path, expected) in [
+            ("a", Place::File(Some(3))),
+            ("dir/é b", Place::File(Some(2))),
+            ("empty", Place::File(Some(0))),
+            ("dir", Place::NoFile),
+            ("a/b", Place::Nowhere),
+            ("dir/gone", Place::Nowhere),
+            ("A", Place::Nowhere),
+        ] {
+            assert_eq!(place(&commit, path), expected, "{path}");
+        }
+        assert_eq!(place(&before, "empty"), Place::Nowhere);
+        let missing: Oid = "1".repeat(commit.to_string().len()).parse().unwrap();
+        assert_eq!(place(&missing, "a"), Place::Unknown);
+    }
 }

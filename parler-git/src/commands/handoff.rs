@@ -106,7 +106,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
 }
 
 /// The bundle of a handoff that may have to wait: one that the room has, because nothing can be pushed then.
-fn queued_bundle(context: &Context, room: &RoomName, named: Option<&str>) -> Result<Option<BundleId>> {
+pub(super) fn queued_bundle(context: &Context, room: &RoomName, named: Option<&str>) -> Result<Option<BundleId>> {
     let Some(named) = named else { return Ok(None) };
     if let Ok(id) = named.parse() {
         return Ok(Some(id));

@@ -122,7 +122,12 @@ const fn verb(status: TaskStatus) -> &'static str {
 }
 
 /// Refuses what would not count, and says why.
-fn may_answer(client: &Client, handoffs: &RoomHandoffs<'_>, handoff: &Handoff, status: TaskStatus) -> Result<()> {
+pub(super) fn may_answer(
+    client: &Client,
+    handoffs: &RoomHandoffs<'_>,
+    handoff: &Handoff,
+    status: TaskStatus,
+) -> Result<()> {
     let (me, seq) = (client.identity(), handoff.seq);
     let refused = |what: String| Error::new(ErrorKind::Refused, what);
     let show = format!("git parler show {seq}");

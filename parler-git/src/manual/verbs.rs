@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mcp")]
 use super::agents::MCP;
+use super::ci::CI;
 use super::markup::Block::{Lines, Term, Text};
 use super::markup::Section;
 use super::membership::{ADMIT, DELETE_ROOM, INVITE, JOIN, LEAVE, OWNER, REMOVE, REVOKE, ROSTER};
@@ -13,6 +14,7 @@ pub(super) const NAMES: &[&str] = &[
     "admit",
     "apply",
     "cancel",
+    "ci",
     "completion",
     "connect",
     "decline",
@@ -51,6 +53,7 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "accept" | "cancel" | "decline" | "done" | "fail" => RECEIPT,
         "admit" | "refuse" => ADMIT,
         "apply" => APPLY,
+        "ci" => CI,
         "completion" => COMPLETION,
         "connect" => CONNECT,
         "delete-room" => DELETE_ROOM,

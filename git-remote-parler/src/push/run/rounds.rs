@@ -85,6 +85,7 @@ impl Push<'_, '_> {
             };
             match posted {
                 Ok(posted) => {
+                    self.report.replayed = posted.id != signed.id;
                     self.done(posted, packed, tips);
                     return Ok(());
                 }
@@ -104,6 +105,7 @@ impl Push<'_, '_> {
                         None
                     };
                     self.report.posted = Some(before.ok_or(ClientError::Problem(problem))?);
+                    self.report.replayed = true;
                     return Ok(());
                 }
                 Err(ClientError::Problem(problem)) => self.answer_problem(problem)?,

@@ -1,0 +1,35 @@
+//! What the page of `git parler ci` says.
+
+use super::markup::Block::{Lines, Text};
+use super::markup::Section;
+
+pub(super) const CI: &[Section] = &[
+    (
+        "DESCRIPTION",
+        &[
+            Text(
+                "Says how a commit stands, in one signed message: its status in a context, the findings of a tool, the commits that \
+                 mend it, and whose turn it is. The newest status of a repository, commit and context counts. What GitHub \
+                 Actions, GitLab CI, Buildkite and Jenkins say of the commit, the job, the repository and the run in their variables \
+                 need not be said again.",
+            ),
+            Text(
+                "A finding is sent with the place in the commit's tree that it names; where there is no such file or line it is \
+                 sent without, and stderr says so. The token, and what variables hold that are called as secrets are, becomes \
+                 `***`. Commits are sent without moving a ref, thin on what receivers have.",
+            ),
+            Text(
+                "Under `--idempotency-key auto` a job that posts again is answered as the first time; another attempt at the job \
+                 is another word.",
+            ),
+        ],
+    ),
+    (
+        "EXAMPLES",
+        &[Lines(
+            "git parler ci post --room build --status failure --context lint --report lint.json --idempotency-key auto\n\
+             git parler ci post --room build --status success --context test --commit HEAD --bundle HEAD --reply-to 7\n\
+             git parler ci post --room build --status failed --for fixer --next 'make the tests pass' --if-bad",
+        )],
+    ),
+];
