@@ -1,6 +1,7 @@
 //! The command line: verbs, options and what they are for. Values are checked where they are used, so that a bad one
 //! gets the same one line whether it came from an option, a variable or a configuration.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -127,6 +128,8 @@ pub(crate) enum Verb {
     Show(Show),
     /// Say what a CI job found out about a commit
     Ci(Ci),
+    /// Put unread handoffs into a coding agent's next turn: what its hooks call, or the lines that have them call it
+    Hook(Hook),
     /// Make, list and revoke tokens for CI
     Token(Token),
     /// List whose keys belong to names and what is in doubt, or accept a key or a room's history
@@ -483,6 +486,20 @@ pub(crate) enum TokenVerb {
         #[arg(value_name = "NAME")]
         name: String,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "git parler hook HOST EVENT")]
+pub(crate) struct Hook {
+    #[command(subcommand)]
+    pub(crate) what: HookVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HookVerb {
+    /// HOST EVENT: answer a coding agent's hook, whose JSON is read from standard input
+    #[command(external_subcommand)]
+    Event(Vec<OsString>),
 }
 
 #[derive(Debug, Args)]

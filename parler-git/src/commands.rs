@@ -9,7 +9,7 @@ use clap::error::ErrorKind as ClapKind;
 use parler_protocol::{ServiceName, TaskStatus};
 use serde_json::json;
 
-use crate::cli::{Cli, HubVerb, Verb};
+use crate::cli::{Cli, HookVerb, HubVerb, Verb};
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
@@ -30,6 +30,7 @@ mod dispatch;
 mod doctor;
 mod fetch;
 mod handoff;
+mod hook;
 mod hub;
 mod inbox;
 mod invite;
@@ -68,6 +69,10 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
     match &cli.verb {
         Verb::JobGuard(args) => return guard::run(args, environment.executable.as_deref()),
         Verb::JobExec(args) => return guard::become_command(args),
+        Verb::Hook(args) => {
+            let HookVerb::Event(words) = &args.what;
+            return hook::answer(environment, cli.globals, words);
+        }
         _ => {}
     }
     let json = cli.globals.json;
@@ -190,6 +195,7 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Mcp => {}
         Verb::Hub(_)
         | Verb::Demo(_)
+        | Verb::Hook(_)
         | Verb::Man(_)
         | Verb::Completion(_)
         | Verb::Doctor

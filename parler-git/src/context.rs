@@ -6,7 +6,7 @@ mod agent;
 use std::cell::{OnceCell, RefCell};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use git_remote_parler::git::{Git, GitError, Side, was_ended};
 use git_remote_parler::repository::{Repository, RepositoryError, parse_bool};
@@ -273,6 +273,17 @@ impl Context {
 
     /// As [`Context::client_of`], for what looks after the outbox itself.
     pub(crate) fn client_that_sends_nothing(&self, hub: &HubChoice, identity: Identity) -> Result<Client> {
+        self.client_if(hub, identity, hubs::Start::IfNeeded)
+    }
+
+    /// As [`Context::client_that_sends_nothing`], for somebody who must not be kept waiting and starts no hub: everything
+    /// that this client does is given up at that moment, and nothing is sent again.
+    pub(crate) fn client_until(&self, hub: &HubChoice, identity: Identity, moment: Instant) -> Result<Client> {
+        let client = self.client_if(hub, identity, hubs::Start::Never)?;
+        Ok(client.without_retries().until(moment))
+    }
+
+    fn client_if(&self, hub: &HubChoice, identity: Identity, start: hubs::Start) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
         let token = self.token.as_ref();
         if let Some(flag) = &self.globals.hub {
@@ -285,6 +296,7 @@ impl Context {
             self.deadlines()?,
             &self.home,
             &self.environment,
+            start,
             insecure,
         )?;
         Ok(client.seen_by(self.trust.clone()))

@@ -70,6 +70,11 @@ impl Environment {
         })
     }
 
+    /// Whether this process was started as a coding agent's hook, of which no failure may be seen.
+    pub(crate) fn is_of_a_hook() -> bool {
+        std::env::args_os().nth(1).is_some_and(|verb| verb == "hook")
+    }
+
     /// The environment of these variables; the rest is neutral.
     fn of(mut variables: Vec<(OsString, OsString)>, directories: Option<UserDirectories>, host: String) -> Self {
         let token = TokenVariables::take_from(&mut variables);

@@ -91,6 +91,11 @@ impl Home {
         self.state.join("offered")
     }
 
+    /// What hooks of coding agents told, and what they know of unread handoffs.
+    pub(crate) fn hooks_dir(&self) -> PathBuf {
+        self.state.join("hooks")
+    }
+
     /// Where jobs of services are worked on.
     pub(crate) fn jobs_dir(&self) -> PathBuf {
         self.state.join("jobs")

@@ -90,9 +90,19 @@ pub(crate) fn require_secure(address: &HubAddress, insecure: impl Fn(&str) -> Re
         .then(format!("use https, or git config {} true", insecure_key(&authority))))
 }
 
-/// A client of a hub that speaks as this agent. Starts the local hub if that is meant and does not run; nothing else
+/// Whether the local hub is started for whoever speaks to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Where it does not run.
+    IfNeeded,
+    /// It runs, or there is no client.
+    Never,
+}
+
+/// A client of a hub that speaks as this agent. Starts the local hub if that is meant and `start` allows it; nothing else
 /// is sent yet. Every client is made here, so whichever way a hub was named, nothing goes to another machine in the
 /// clear unless `insecure` allows it for that host.
+#[expect(clippy::too_many_arguments, reason = "the one place that all of it comes together")]
 pub(crate) fn client(
     hub: &HubChoice,
     identity: Identity,
@@ -100,6 +110,7 @@ pub(crate) fn client(
     deadlines: Deadlines,
     home: &Home,
     environment: &Environment,
+    start: Start,
     insecure: impl Fn(&str) -> Result<bool>,
 ) -> Result<Client> {
     let (address, secret, sessions) = match hub {
@@ -109,7 +120,12 @@ pub(crate) fn client(
             (address.clone(), None, sessions)
         }
         HubChoice::Local => {
-            let record = LocalHub::of(home).ensure(environment)?;
+            let record = match start {
+                Start::IfNeeded => LocalHub::of(home).ensure(environment)?,
+                Start::Never => LocalHub::of(home).running()?.ok_or_else(|| {
+                    Error::new(ErrorKind::Unreachable, "the local hub does not run").then("git parler hub start")
+                })?,
+            };
             // By name, not address: the port may change with the next start, the session stays.
             let sessions = SessionFile::of(home, "local", &identity, Some(record.hub));
             (record.address()?, Some(record.secret), sessions)
@@ -131,6 +147,7 @@ pub(crate) fn client(
     Ok(match hub {
         HubChoice::At(_) => client,
         // A hub that ends while it is spoken to (a crash, a newer version) is followed by the next.
+        HubChoice::Local if start == Start::Never => client,
         HubChoice::Local => {
             let (local, environment) = (LocalHub::of(home), environment.clone());
             client.reviving(Box::new(move || {

@@ -27,6 +27,7 @@ mod file_lock;
 mod handoffs;
 mod helper;
 mod home;
+mod hook;
 mod hubs;
 mod identity;
 mod input;
@@ -85,6 +86,8 @@ const HELPER_NAME: &str = "git-remote-parler";
 pub fn run() -> ExitCode {
     let environment = match Environment::from_process() {
         Ok(environment) => environment,
+        // Whose directory is gone has nothing to be told.
+        Err(_) if Environment::is_of_a_hook() => return ExitCode::SUCCESS,
         Err(error) => return fail(&Error::io("tell the working directory", &error)),
     };
     // At a limit of the size of files a write fails and is told, instead of ending the process. Fails for no signal

@@ -233,6 +233,11 @@ impl LogEntry {
         value
     }
 
+    /// Exactly what the hub holds.
+    pub(crate) fn raw_text(&self) -> &str {
+        self.raw.get()
+    }
+
     /// How many bytes it has.
     pub(crate) fn raw_len(&self) -> usize {
         self.raw.get().len()

@@ -32,6 +32,16 @@ pub(crate) const KEYS: &[Meaning] = &[
         "Whether commits that a bundle builds on are fetched from the configured remote they are from. Default: true.",
     ),
     (
+        "parler.hook.maxPerHour",
+        "How many turns the hooks of coding agents make by themselves in an hour, by going on at the end of one or waking an \
+         idle session; 0: none. Default: 20.",
+    ),
+    (
+        "parler.hook.wait",
+        "How many milliseconds such a hook waits for the hub before a turn, and three times as many after one, up to 10000; \
+         what it knows already it says in any case. Default: 300.",
+    ),
+    (
         "parler.maxObjectSize",
         "How large an object may become that a bundle brings, whatever the bundle's size; of a large bundle it may be 64 \
          times as large as the bundle, and all objects together 32 times as large as the largest may be. Default: 128m.",
@@ -249,7 +259,9 @@ mod tests {
         let key = prefixes.find_map(|prefix| text.strip_prefix(prefix));
         let variable = ["PARLER_", "XDG_"].iter().find_map(|prefix| text.strip_prefix(prefix));
         ["core.pager", "GIT_PAGER", "PAGER", "LESS", "LV"].contains(&text)
-            || key.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_alphabetic()))
+            || key.is_some_and(|rest| {
+                !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '.')
+            })
             || variable.is_some_and(|rest| {
                 !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
             })

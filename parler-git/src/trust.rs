@@ -153,6 +153,11 @@ impl Trust {
         self.with(hub, room, |known| {
             known.history.read(&start, after, &*entries, now_ms())
         });
+        self.know_authors(hub, room, me, entries);
+    }
+
+    /// Says how the author of each of these messages, which were read at some time, stands to its name.
+    pub(crate) fn know_authors(&self, hub: &HubId, room: &RoomName, me: &Identity, entries: &mut [LogEntry]) {
         self.with_names(hub, room, |names| {
             let me = (&me.key.id(), &me.name);
             for entry in entries {

@@ -31,6 +31,7 @@ mod full_places;
 mod gone_readers;
 mod handoff_life;
 mod histories;
+mod hooks;
 mod hostile_bundles;
 mod hub_server;
 mod identity;

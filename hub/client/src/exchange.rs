@@ -49,6 +49,8 @@ pub struct Client {
     pub(crate) on_the_line: Cell<u64>,
     /// Where somebody else may end what this client does.
     pub(crate) stop: Option<Arc<Stop>>,
+    /// When all that this client does has to be over.
+    until: Option<Instant>,
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
@@ -106,6 +108,7 @@ impl Client {
             http,
             tls,
             stop: None,
+            until: None,
             session,
             attempt: Cell::new(1),
             was_answered: Cell::new(false),
@@ -122,6 +125,19 @@ impl Client {
         self.options.deadlines.retry = Duration::ZERO;
         self.options.deadlines.transfer = Duration::ZERO;
         self
+    }
+
+    /// The same client, all of whose calls together are given up at this moment: connecting, proving the key, sending
+    /// again and reading answers with them. For somebody who must not be kept waiting.
+    #[must_use]
+    pub fn until(mut self, moment: Instant) -> Self {
+        self.until = Some(moment);
+        self
+    }
+
+    /// Ends without waiting for what was given up: the system's look for a name cannot be stopped.
+    pub fn leave(self) {
+        self.runtime.shutdown_background();
     }
 
     /// Who this client speaks as.
@@ -170,13 +186,27 @@ impl Client {
 
     /// Does this work to its end, or until somebody says stop.
     fn wait_for<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
-        let Some(stop) = &self.stop else {
+        if self.stop.is_none() && self.until.is_none() {
             return self.runtime.block_on(work);
+        }
+        let stopped = async {
+            match &self.stop {
+                Some(stop) => stop.said().await,
+                None => std::future::pending().await,
+            }
         };
+        let over = async {
+            match self.until {
+                Some(moment) => tokio::time::sleep_until(moment.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let begun = Instant::now();
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                () = stop.said() => Err(ClientError::ToldToStop),
+                () = stopped => Err(ClientError::ToldToStop),
+                () = over => Err(self.deadline(begun.elapsed())),
                 done = work => done,
             }
         })

@@ -169,6 +169,16 @@ impl Handoff {
         self.superseded_by.is_none() && !holder.is_some_and(|receipt| is_end(receipt.part.status))
     }
 
+    /// Whether it has to be told to this agent: it is expected to do something, has said nothing of it, and nobody else
+    /// took up what is for several.
+    pub(crate) fn awaits(&self, me: &Identity) -> bool {
+        let is_for_name = self.to.iter().flatten().any(|to| me.name.is_called(to));
+        self.is_for(me)
+            && self.is_open_for(me)
+            && self.last_of(&me.key.id()).is_none()
+            && (is_for_name || self.state() == State::Open)
+    }
+
     /// The newest receipt of this agent.
     pub(crate) fn last_of(&self, agent: &AgentId) -> Option<&Receipt> {
         self.receipts.iter().rev().find(|receipt| receipt.from.id == *agent)

@@ -24,6 +24,7 @@ pub(super) const NAMES: &[&str] = &[
     "fail",
     "fetch",
     "handoff",
+    "hook",
     "hub",
     "inbox",
     "invite",
@@ -60,6 +61,7 @@ pub(super) fn sections(verb: &str) -> &'static [Section] {
         "doctor" => DOCTOR,
         "fetch" => FETCH,
         "handoff" => HANDOFF,
+        "hook" => HOOK,
         "hub" => HUB,
         "inbox" => INBOX,
         "invite" => INVITE,
@@ -220,6 +222,26 @@ const HANDOFF: &[Section] = &[
         )],
     ),
 ];
+
+const HOOK: &[Section] = &[(
+    "DESCRIPTION",
+    &[
+        Text(
+            "What the hooks of a coding agent run: `claude` (`session-start`, `prompt`, `stop`, `wait`), `codex` (`session-start`, \
+             `prompt`, `stop`, `notify`), `copilot` (`session-start`, `prompt`, `agent-stop`), `cursor` (`session-start`, `stop`), \
+             `gemini` (`session-start`, `before-agent`, `after-agent`), `opencode` (`idle`, `prompt`). Reads what the host says from \
+             standard input (`codex notify`: from the last argument), and prints the host's own JSON where a handoff waits for the \
+             agent of the directory that the host works in: it leads the next turn, or makes one when a turn ends. `claude wait` \
+             stays until one comes, and ends with 2 and the text on standard error, which wakes an idle session.",
+        ),
+        Text(
+            "A handoff is told until a turn that had it came to its end, and not after `accept`, `decline`, `done`, `fail` or `recv`. \
+             No more than 9,000 characters; what others wrote stands between fences. Nothing is acknowledged to the hub, no hub is \
+             started (but by `claude wait`) and no key made. Whatever fails, a hook prints nothing and ends with 0; `PARLER_TRACE` \
+             tells why. `parler.hook.wait` says how long the hub is waited for.",
+        ),
+    ],
+)];
 
 const HUB: &[Section] = &[(
     "DESCRIPTION",
