@@ -26,7 +26,7 @@ mod walk;
 pub(crate) use config::mapped;
 pub use config::{RemoteConfig, parse_bool};
 pub use history::Boundary;
-pub use place::Place;
+pub use place::{Lines, Place, Places};
 pub use refs::{LocalHead, LocalRef};
 pub use revision::{ObjectKind, Resolved};
 pub(crate) use shared::SharedMode;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ci::{Ci, CiPost, CiVerb};
+pub(crate) use ci::{AnnotationWord, Ci, CiAnnotate, CiPost, CiVerb};
 pub(crate) use work::{JobExec, JobGuard, Serve};
 
 mod ci;

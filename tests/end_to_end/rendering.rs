@@ -153,6 +153,10 @@ const VERBS: &[(&str, &[Trial])] = &[
         "ci",
         &[
             Trial::Members(&[
+                "ci annotate {n} --format github",
+                "ci annotate {n} --format junit",
+                "ci annotate {n} --format sarif",
+                "ci annotate {x} --format gitlab",
                 "ci post --status success --context x --commit HEAD --bundle {x}",
                 "ci post --status failure --context {x} --commit {x}",
                 "ci post --status error --context x --commit HEAD --report {x}",

@@ -1,5 +1,7 @@
-//! Whether a commit's tree has a file, and how many lines that has: for whoever names a place in it. Reads the tree and the
-//! file, and nothing of the work tree.
+//! What a commit's tree has where somebody names a place in it: whether there is such a file, how many lines it has, and what
+//! one of them says. Reads the tree and the file, and nothing of the work tree.
+
+use std::num::NonZeroU32;
 
 use gix::bstr::ByteSlice;
 use parler_protocol::{Oid, TreePath};
@@ -10,54 +12,109 @@ use super::{Repository, tree_of};
 const MAX_BLOB_BYTES: u64 = 64 << 20; // 64 MiB
 
 /// What a path means in a commit's tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// Nothing of that name is there.
     Nowhere,
-    /// A file of so many lines; the last one counts without a newline behind it, too. None where they cannot be counted
-    /// here, as in a clone that left the file out.
-    File(Option<u64>),
+    /// A file. None where it cannot be read here, as in a clone that left the file out.
+    File(Option<Lines>),
     /// A directory or another repository, which have no lines.
     NoFile,
     /// The tree is not here, so that nobody can tell.
     Unknown,
 }
 
+/// What is known of a file's lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lines {
+    /// How many there are; the last one counts without a newline behind it, too.
+    pub count: u64,
+    /// What the line that was asked for says, if there is that one.
+    pub asked: Option<String>,
+}
+
+/// The places of one commit. Remembers the file that was asked for last: whoever asks for many asks for those of a file
+/// together.
+pub struct Places<'r> {
+    repository: &'r Repository,
+    commit: Oid,
+    last: Option<(TreePath, Found)>,
+}
+
+enum Found {
+    Nothing(Place),
+    Content(Vec<u8>),
+}
+
 impl Repository {
-    /// What a path means in a commit's tree.
-    pub fn place(&self, commit: &Oid, path: &TreePath) -> Place {
-        let local = self.local();
-        let Some(mut tree) = tree_of(&local, commit) else {
-            return Place::Unknown;
-        };
-        let mut components = path.as_str().split('/').peekable();
-        while let Some(component) = components.next() {
-            let Some(Ok(read)) = local.find_object(tree).ok().map(gix::Object::try_into_tree) else {
-                return Place::Unknown;
-            };
-            let is_it = |entry: &gix::object::tree::EntryRef<'_, '_>| entry.filename() == component.as_bytes();
-            let entry = match read.iter().find(|entry| entry.as_ref().map_or(true, is_it)) {
-                Some(Ok(entry)) => entry,
-                Some(Err(_)) => return Place::Unknown,
-                None => return Place::Nowhere,
-            };
-            let (id, mode) = (entry.object_id(), entry.mode());
-            match components.peek() {
-                Some(_) if mode.is_tree() => tree = id,
-                Some(_) => return Place::Nowhere,
-                None if mode.is_blob_or_symlink() => return Place::File(lines(&local, id)),
-                None => return Place::NoFile,
-            }
+    /// The places of a commit.
+    pub fn places(&self, commit: &Oid) -> Places<'_> {
+        Places {
+            repository: self,
+            commit: *commit,
+            last: None,
         }
-        Place::Nowhere
     }
 }
 
-fn lines(local: &gix::Repository, blob: gix::ObjectId) -> Option<u64> {
+impl Places<'_> {
+    /// What a path means, and what a line of it says.
+    pub fn place(&mut self, path: &TreePath, line: Option<NonZeroU32>) -> Place {
+        if self.last.as_ref().is_none_or(|(last, _)| last != path) {
+            self.last = Some((path.clone(), find(self.repository, &self.commit, path)));
+        }
+        match &self.last {
+            Some((_, Found::Content(content))) => {
+                let number = line.map(|line| line.get() as usize - 1);
+                let asked = number.and_then(|number| content.as_bstr().lines().nth(number));
+                Place::File(Some(Lines {
+                    count: content.as_bstr().lines().count() as u64,
+                    asked: asked.map(|line| line.to_str_lossy().into_owned()),
+                }))
+            }
+            Some((_, Found::Nothing(place))) => place.clone(),
+            None => Place::Unknown,
+        }
+    }
+}
+
+fn find(repository: &Repository, commit: &Oid, path: &TreePath) -> Found {
+    let local = repository.local();
+    let Some(mut tree) = tree_of(&local, commit) else {
+        return Found::Nothing(Place::Unknown);
+    };
+    let mut components = path.as_str().split('/').peekable();
+    while let Some(component) = components.next() {
+        let Some(Ok(read)) = local.find_object(tree).ok().map(gix::Object::try_into_tree) else {
+            return Found::Nothing(Place::Unknown);
+        };
+        let is_it = |entry: &gix::object::tree::EntryRef<'_, '_>| entry.filename() == component.as_bytes();
+        let entry = match read.iter().find(|entry| entry.as_ref().map_or(true, is_it)) {
+            Some(Ok(entry)) => entry,
+            Some(Err(_)) => return Found::Nothing(Place::Unknown),
+            None => return Found::Nothing(Place::Nowhere),
+        };
+        let (id, mode) = (entry.object_id(), entry.mode());
+        match components.peek() {
+            Some(_) if mode.is_tree() => tree = id,
+            Some(_) => return Found::Nothing(Place::Nowhere),
+            None if mode.is_blob_or_symlink() => {
+                let content = content(&local, id);
+                return content.map_or(Found::Nothing(Place::File(None)), Found::Content);
+            }
+            None => return Found::Nothing(Place::NoFile),
+        }
+    }
+    Found::Nothing(Place::Nowhere)
+}
+
+fn content(local: &gix::Repository, blob: gix::ObjectId) -> Option<Vec<u8>> {
     let size = local.find_header(blob).ok()?.size();
     if size > MAX_BLOB_BYTES {
         return None;
     }
-    let object = local.find_object(blob).ok()?;
-    Some(object.data.as_bstr().lines().count() as u64)
+    local
+        .find_object(blob)
+        .ok()
+        .map(|mut object| std::mem::take(&mut object.data))
 }

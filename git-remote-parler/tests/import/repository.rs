@@ -1,6 +1,8 @@
 //! A repository answers alike whether gix or git is asked, and in every shape repositories have.
 
-use git_remote_parler::repository::{LocalHead, ObjectKind, Place, Repository, RepositoryError};
+use std::num::NonZeroU32;
+
+use git_remote_parler::repository::{Lines, LocalHead, ObjectKind, Place, Repository, RepositoryError};
 use parler_protocol::{ObjectFormat, Oid};
 
 use crate::sandbox::{Repo, Sandbox};
@@ -433,11 +435,12 @@ fn a_place_is_a_line_of_a_file_that_the_commit_has() {
         let commit = repo.commit("empty", "");
         let before = repo.oid("HEAD~2");
         let opened = sandbox.open(&repo);
-        let place = |commit: &Oid, path: &str| opened.place(commit, &path.parse().unwrap());
+        let place = |commit: &Oid, path: &str| opened.places(commit).place(&path.parse().unwrap(), None);
+        let lines = |count| Place::File(Some(Lines { count, asked: None }));
         for (path, expected) in [
-            ("a", Place::File(Some(3))),
-            ("dir/é b", Place::File(Some(2))),
-            ("empty", Place::File(Some(0))),
+            ("a", lines(3)),
+            ("dir/é b", lines(2)),
+            ("empty", lines(0)),
             ("dir", Place::NoFile),
             ("a/b", Place::Nowhere),
             ("dir/gone", Place::Nowhere),
@@ -446,6 +449,15 @@ fn a_place_is_a_line_of_a_file_that_the_commit_has() {
             assert_eq!(place(&commit, path), expected, "{path}");
         }
         assert_eq!(place(&before, "empty"), Place::Nowhere);
+        let mut places = opened.places(&commit);
+        let mut said = |path: &str, line| match places.place(&path.parse().unwrap(), NonZeroU32::new(line)) {
+            Place::File(Some(lines)) => lines.asked,
+            _ => None,
+        };
+        assert_eq!(said("a", 3).as_deref(), Some("3"));
+        assert_eq!(said("a", 1).as_deref(), Some("1"));
+        assert_eq!(said("a", 4), None);
+        assert_eq!(said("dir/é b", 2).as_deref(), Some("2"));
         let missing: Oid = "1".repeat(commit.to_string().len()).parse().unwrap();
         assert_eq!(place(&missing, "a"), Place::Unknown);
     }

@@ -1,12 +1,15 @@
 //! A tool's findings on their way into a message: without secrets, each in a place that the commit has, cut to what the wire
 //! takes, the worst first. What does not fit is counted and told, never lost without a word.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use git_remote_parler::repository::Place;
 use parler_protocol::limits::{MAX_FINDINGS, MAX_REVIEW_TEXT_BYTES, MAX_RULE_BYTES};
-use parler_protocol::{Finding, ReviewText, TreePath, is_hidden};
+use parler_protocol::{Finding, Fingerprint, ReviewText, RuleName, TreePath, is_hidden};
+use sha2::{Digest, Sha256};
 
 use super::report::Reported;
 use super::secrets::Secrets;
@@ -16,6 +19,8 @@ use crate::text;
 const MAX_FINDINGS_BYTES: usize = 640 << 10; // 640 KiB
 /// How many of those are named whose place is not there.
 const MOST_NAMED: usize = 5;
+/// How much of a hash is a fingerprint.
+const PRINT_BYTES: usize = 16;
 /// What is said of a finding that says nothing.
 const SILENT: &str = "(nothing is said of it)";
 /// What stands for the rest of a text.
@@ -39,31 +44,36 @@ impl Findings {
         reported: Vec<Reported>,
         secrets: &Secrets,
         work_dir: Option<&Path>,
-        place: impl Fn(&TreePath) -> Place,
+        mut place: impl FnMut(&TreePath, Option<NonZeroU32>) -> Place,
     ) -> Self {
         let mut fitted = Self::default();
+        let mut prints = Prints::default();
         let mut misplaced = Vec::new();
         let mut findings: Vec<Finding> = reported
             .into_iter()
             .map(|found| {
-                let (path, line, end_line) = match anchor(&found, secrets, work_dir, &place) {
-                    Ok(anchor) => anchor,
-                    Err(lost) => {
-                        misplaced.push(lost.why);
-                        (lost.path, None, None)
+                let anchor = anchor(&found, secrets, work_dir, &mut place).unwrap_or_else(|lost| {
+                    misplaced.push(lost.why);
+                    Anchor {
+                        path: lost.path,
+                        ..Anchor::default()
                     }
-                };
+                });
+                let rule: Option<RuleName> = found.rule.as_deref().and_then(|rule| {
+                    let visible = one_line(&secrets.mask(rule));
+                    cut(visible.trim(), MAX_RULE_BYTES).trim().parse().ok()
+                });
+                let text = fit_text(&found.text, secrets);
+                let told = found.fingerprint.and_then(|print| secrets.mask(&print).parse().ok());
+                let fingerprint = told.unwrap_or_else(|| prints.of(&anchor, rule.as_ref(), &text));
                 Finding {
-                    path,
-                    line,
-                    end_line,
+                    path: anchor.path,
+                    line: anchor.line,
+                    end_line: anchor.end_line,
                     severity: found.severity,
-                    rule: found.rule.as_deref().and_then(|rule| {
-                        let visible = one_line(&secrets.mask(rule));
-                        cut(visible.trim(), MAX_RULE_BYTES).trim().parse().ok()
-                    }),
-                    text: fit_text(&found.text, secrets),
-                    fingerprint: found.fingerprint.and_then(|print| secrets.mask(&print).parse().ok()),
+                    rule,
+                    text,
+                    fingerprint: Some(fingerprint),
                 }
             })
             .collect();
@@ -102,7 +112,49 @@ impl Findings {
     }
 }
 
-type Anchor = (Option<TreePath>, Option<NonZeroU32>, Option<NonZeroU32>);
+/// Where a finding is.
+#[derive(Default)]
+struct Anchor {
+    path: Option<TreePath>,
+    line: Option<NonZeroU32>,
+    end_line: Option<NonZeroU32>,
+    /// What the line says.
+    said: Option<String>,
+}
+
+/// Fingerprints of findings whose tool gave none: the same in another commit as long as the line says the same, wherever it
+/// is by then.
+#[derive(Default)]
+struct Prints(HashMap<[u8; 32], u64>);
+
+impl Prints {
+    /// Of the file, the rule and the line without its indentation; where no line is known, of what was found. Of several that
+    /// are alike each has its own, in the order in which they were reported.
+    fn of(&mut self, anchor: &Anchor, rule: Option<&RuleName>, text: &ReviewText) -> Fingerprint {
+        let path = anchor.path.as_ref().map_or("", |path| path.as_str());
+        let rule = rule.map_or("", |rule| rule.as_str());
+        let said: Vec<_> = anchor
+            .said
+            .as_deref()
+            .unwrap_or(text.as_str())
+            .split_whitespace()
+            .collect();
+        let mut hash = Sha256::new();
+        for part in [path, rule, &said.join(" ")] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        let before = self.0.entry(hash).or_default();
+        *before += 1;
+        let print = HEXLOWER.encode(&hash[..PRINT_BYTES]);
+        let print = match *before {
+            1 => print,
+            again => format!("{print}:{again}"),
+        };
+        print.parse().expect("visible characters, and few")
+    }
+}
 
 /// A place that is not there, and what of it is.
 struct Lost {
@@ -115,10 +167,10 @@ fn anchor(
     found: &Reported,
     secrets: &Secrets,
     work_dir: Option<&Path>,
-    place: &impl Fn(&TreePath) -> Place,
+    place: &mut impl FnMut(&TreePath, Option<NonZeroU32>) -> Place,
 ) -> Result<Anchor, Lost> {
     let Some(said) = &found.path else {
-        return Ok((None, None, None));
+        return Ok(Anchor::default());
     };
     let said = secrets.mask(said);
     let lost = |path: Option<TreePath>, why: String| Lost { path, why };
@@ -127,11 +179,16 @@ fn anchor(
     let Ok(path) = relative.parse::<TreePath>() else {
         return Err(lost(None, text::path(&said)));
     };
-    let lines = match place(&path) {
+    let (lines, asked) = match place(&path, found.line) {
         Place::Nowhere => return Err(lost(None, text::path(&said))),
-        Place::NoFile => return Ok((Some(path), None, None)),
-        Place::Unknown | Place::File(None) => u64::MAX,
-        Place::File(Some(lines)) => lines,
+        Place::NoFile => {
+            return Ok(Anchor {
+                path: Some(path),
+                ..Anchor::default()
+            });
+        }
+        Place::Unknown | Place::File(None) => (u64::MAX, None),
+        Place::File(Some(lines)) => (lines.count, lines.asked),
     };
     match found.line {
         Some(line) if u64::from(line.get()) > lines => {
@@ -140,7 +197,12 @@ fn anchor(
         }
         line => {
             let within = |end: &NonZeroU32| line.is_some_and(|line| *end >= line) && u64::from(end.get()) <= lines;
-            Ok((Some(path), line, found.end_line.filter(within)))
+            Ok(Anchor {
+                path: Some(path),
+                line,
+                end_line: found.end_line.filter(within),
+                said: asked,
+            })
         }
     }
 }
@@ -178,6 +240,7 @@ fn one_line(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use git_remote_parler::repository::Lines;
     use parler_protocol::Severity;
 
     use super::*;
@@ -196,9 +259,12 @@ mod tests {
     }
 
     /// A tree of a file with ten lines, a directory, and a file that is not here.
-    fn place(path: &TreePath) -> Place {
+    fn place(path: &TreePath, line: Option<NonZeroU32>) -> Place {
         match path.as_str() {
-            "src/a.rs" => Place::File(Some(10)),
+            "src/a.rs" => Place::File(Some(Lines {
+                count: 10,
+                asked: line.filter(|line| line.get() <= 10).map(|line| format!("line {line}")),
+            })),
             "src" => Place::NoFile,
             "large" => Place::File(None),
             _ => Place::Nowhere,
@@ -239,6 +305,28 @@ mod tests {
         }
         let told = fit(vec![reported(Some("src/a.rs"), (11, 0), Severity::Note, "x")]).remarks;
         assert!(told[0].ends_with("src/a.rs:11 of 10 lines"), "{told:?}");
+    }
+
+    #[test]
+    fn a_fingerprint_is_that_of_the_line_wherever_it_is() {
+        let print = |line: u32, says: &str, rule: &str| {
+            let mut found = reported(Some("src/a.rs"), (line, 0), Severity::Error, &format!("at line {line}"));
+            found.rule = Some(rule.to_owned());
+            let place = |_: &TreePath, _| {
+                Place::File(Some(Lines {
+                    count: 100,
+                    asked: Some(says.to_owned()),
+                }))
+            };
+            let fitted = Findings::fit(vec![found.clone(), found], &Secrets::default(), None, place);
+            let prints = fitted.findings.into_iter().map(|found| found.fingerprint.unwrap());
+            prints.map(|print| print.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        let here = print(3, "  let a = b;", "unused");
+        assert_eq!(here, print(30, "let a =  b;\t", "unused"));
+        assert_ne!(here[0], here[1]);
+        assert_ne!(here, print(3, "let a = c;", "unused"));
+        assert_ne!(here, print(3, "let a = b;", "other"));
     }
 
     #[test]
@@ -290,6 +378,8 @@ mod tests {
             rule.starts_with("*** r") && rule.ends_with('…') && rule.len() <= MAX_RULE_BYTES,
             "{rule}"
         );
-        assert_eq!(fitted.findings[0].fingerprint, None);
+        // One that is none is made.
+        let print = fitted.findings[0].fingerprint.as_ref().unwrap().as_str();
+        assert_eq!(print.len(), 2 * PRINT_BYTES);
     }
 }

@@ -5,6 +5,10 @@ use std::num::NonZeroU32;
 
 use parler_protocol::Severity;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+mod junit;
+mod sarif;
 
 /// Largest report that is read.
 pub(crate) const MAX_REPORT_BYTES: u64 = 32 << 20; // 32 MiB
@@ -17,6 +21,10 @@ const VERSION: u32 = 1;
 pub(crate) enum ReportFormat {
     /// The JSON that `docs/ci.md` documents.
     Json,
+    /// What test runners write.
+    Junit,
+    /// What tools that look at code write.
+    Sarif,
 }
 
 /// What a tool found.
@@ -67,16 +75,33 @@ pub(crate) struct Reported {
 
 impl ReportFormat {
     /// The form of these bytes, as far as their beginning tells.
-    pub(crate) fn of(_: &[u8]) -> Self {
-        Self::Json
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Runs {
+            #[serde(rename = "runs")]
+            _runs: IgnoredAny,
+        }
+        match without_mark(bytes).trim_ascii_start().first() {
+            Some(b'<') => Self::Junit,
+            _ if serde_json::from_slice::<Runs>(without_mark(bytes)).is_ok() => Self::Sarif,
+            _ => Self::Json,
+        }
     }
 
     /// Reads a report. The error names what is not of the form, and where.
     pub(crate) fn read(self, bytes: &[u8]) -> Result<Report, String> {
+        let bytes = without_mark(bytes);
         match self {
             Self::Json => read_json(bytes),
+            Self::Junit => junit::read(bytes),
+            Self::Sarif => sarif::read(bytes),
         }
     }
+}
+
+/// Some tools begin with the mark of an order of bytes, which UTF-8 does not have.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 fn read_json(bytes: &[u8]) -> Result<Report, String> {
@@ -122,6 +147,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_report_is_known_by_its_beginning() {
+        for (text, format) in [
+            ("\u{feff} <testsuites/>", ReportFormat::Junit),
+            ("\u{feff}{\"version\": \"2.1.0\", \"runs\": []}", ReportFormat::Sarif),
+            ("{\"version\": 1, \"findings\": []}", ReportFormat::Json),
+            ("", ReportFormat::Json),
+        ] {
+            assert_eq!(ReportFormat::of(text.as_bytes()), format, "{text}");
+        }
+        assert_eq!(read("\u{feff}<testsuites/>").unwrap().findings, []);
+    }
+
     /// A field that is misspelt would be lost without a word.
     #[test]
     fn what_is_not_of_the_form_is_named() {
@@ -130,7 +168,7 @@ mod tests {
             ("[1, null, []]", "no JSON object"),
             ("{", "EOF"),
             (r#"{"findings": []}"#, "version"),
-            (r#"{"version": 2, "runs": []}"#, "version 2"),
+            (r#"{"version": 2, "findings": {}}"#, "version 2"),
             (r#"{"version": 1}"#, "findings"),
             (
                 r#"{"version": 1, "findings": [{"severity": "fatal", "text": "x"}]}"#,

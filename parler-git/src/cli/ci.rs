@@ -15,6 +15,42 @@ pub(crate) struct Ci {
 pub(crate) enum CiVerb {
     /// Post how a commit stands, what was found in it and the commits that mend it, in one message
     Post(Box<CiPost>),
+    /// Write what a message says of a commit in a form in which a CI system shows it
+    Annotate(CiAnnotate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CiAnnotate {
+    /// The number of the message
+    #[arg(value_name = "N")]
+    pub(crate) message: String,
+    /// The form: workflow commands, and the step's summary, for GitHub; a Code Quality report for GitLab; JUnit's XML; SARIF
+    #[arg(long)]
+    pub(crate) format: AnnotationWord,
+    /// Write it to this file, in place of one that is there [default: stdout]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<OsString>,
+}
+
+/// The forms of annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnnotationWord {
+    Github,
+    Gitlab,
+    Junit,
+    Sarif,
+}
+
+impl AnnotationWord {
+    /// As it is said.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Junit => "junit",
+            Self::Sarif => "sarif",
+        }
+    }
 }
 
 /// How a commit stands, in the words of the wire and of CI systems.
@@ -60,7 +96,7 @@ pub(crate) struct CiPost {
     /// The page of the run [default: the job's]
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// The findings of a tool, in a JSON file
+    /// The findings of a tool: a file in SARIF, JUnit's XML, or the documented JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<OsString>,
     /// Commits that mend it, sent without moving a ref: a branch or commit, or a bundle of the room (4 or more digits of its id)

@@ -9,10 +9,12 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::Output;
 
+mod annotate;
 mod post;
 
 pub(super) fn run(context: &Context, args: &Ci, output: &mut Output) -> Result<()> {
     match &args.what {
+        CiVerb::Annotate(args) => annotate::run(context, args, output),
         CiVerb::Post(args) => post::run(context, args, output),
     }
 }

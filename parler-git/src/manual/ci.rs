@@ -19,6 +19,10 @@ pub(super) const CI: &[Section] = &[
                  `***`. Commits are sent without moving a ref, thin on what receivers have.",
             ),
             Text(
+                "`annotate` writes what a message says of a commit in a form in which a CI system shows it: workflow commands and \
+                 the step's summary for GitHub, a Code Quality report for GitLab, JUnit's XML, or SARIF.",
+            ),
+            Text(
                 "Under `--idempotency-key auto` a job that posts again is answered as the first time; another attempt at the job \
                  is another word.",
             ),
@@ -29,6 +33,7 @@ pub(super) const CI: &[Section] = &[
         &[Lines(
             "git parler ci post --room build --status failure --context lint --report lint.json --idempotency-key auto\n\
              git parler ci post --room build --status success --context test --commit HEAD --bundle HEAD --reply-to 7\n\
+             git parler ci annotate 7 --room build --format gitlab --output gl-code-quality.json\n\
              git parler ci post --room build --status failed --for fixer --next 'make the tests pass' --if-bad",
         )],
     ),

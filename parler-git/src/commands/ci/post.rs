@@ -305,7 +305,7 @@ fn fit(context: &Context, report: Option<Report>, secrets: &Secrets, commit: &Oi
     };
     let has_places = report.findings.iter().any(|found| found.path.is_some());
     if !has_places {
-        return Ok(Findings::fit(report.findings, secrets, None, |_| Place::Nowhere));
+        return Ok(Findings::fit(report.findings, secrets, None, |_, _| Place::Nowhere));
     }
     let repository = context.repository()?;
     if !repository.contains(&[*commit])?[0] {
@@ -313,7 +313,8 @@ fn fit(context: &Context, report: Option<Report>, secrets: &Secrets, commit: &Oi
         return Err(Error::new(ErrorKind::BaseMissing, what).then(format!("git fetch --depth 1 origin {commit}")));
     }
     let work_dir = repository.work_dir();
-    let place = |path: &_| repository.place(commit, path);
+    let mut places = repository.places(commit);
+    let place = |path: &_, line| places.place(path, line);
     Ok(Findings::fit(report.findings, secrets, work_dir.as_deref(), place))
 }
 
