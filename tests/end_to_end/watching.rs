@@ -167,3 +167,27 @@ fn a_watcher_ends_when_nobody_reads_or_the_room_is_not_its_own() {
     stranger.parler("recv --room watched --watch").code(3).one_error_line();
     alice.parler("recv --room watched --watch --limit 1").code(2);
 }
+
+#[test]
+fn an_inbox_that_waits_outlives_its_hub_and_says_when_nothing_came() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let (alice, bob) = (world.stranger("alice").on(&hub), world.stranger("bob").on(&hub));
+    let code = alice.parler("invite --group watched").success().word().to_owned();
+    bob.parler(["join", &code]).success();
+    let nothing = bob.parler("inbox --wait 1s --json").code(3);
+    assert_eq!(nothing.json()["handoffs"], serde_json::json!([]));
+    bob.parler("inbox --wait soon").code(2);
+    let waiting = bob.start_parler("inbox --wait 1h");
+    hub.kill();
+    waiting.wait_for_errors(|said| said.contains("waiting for it"));
+    hub.restart();
+    // What is for nobody in particular wakes nobody.
+    say(&alice, "hello all");
+    let handoff = ["handoff", "--room", "watched", "--for", "bob", "--next", "look"];
+    alice.parler(handoff).success();
+    let told = waiting.wait().success();
+    told.says("HANDOFFS TO YOU").says("look");
+    // It acknowledged nothing.
+    bob.parler("recv --room watched").success().says("hello all");
+}
