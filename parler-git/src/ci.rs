@@ -6,3 +6,4 @@ pub(crate) mod environment;
 pub(crate) mod findings;
 pub(crate) mod report;
 pub(crate) mod secrets;
+pub(crate) mod statuses;

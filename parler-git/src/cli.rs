@@ -345,8 +345,15 @@ pub(crate) struct Status {
     /// The number of the handoff, or 4 or more digits of the id of the bundle that it is about
     #[arg(value_name = "N|ID")]
     pub(crate) what: Option<String>,
-    /// Wait until it is acknowledged, fetched, accepted, done, failed, declined ..
-    #[arg(long, value_name = "STATE")]
+    /// Show how this commit stands instead, by what ci post said of it: a revision, or a full id
+    #[arg(long, value_name = "REV")]
+    pub(crate) commit: Option<String>,
+    /// With --commit: the contexts that have to be good, and no others [default: all of which something was said]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    pub(crate) require: Vec<String>,
+    /// Wait until it is acknowledged, fetched, accepted, done, failed, declined ..; with --commit, at most so long until it
+    /// is known how that stands
+    #[arg(long, value_name = "STATE|TIME")]
     pub(crate) wait: Option<String>,
     /// Wait at most so long: 90s, 30m, 24h, 7d [default: for ever]
     #[arg(long, value_name = "TIME")]

@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::fs;
 
-use parler_harness::{Agent, Answer, CuttingProxy, HubProcess, Repository, World};
+use parler_harness::{Agent, Answer, CuttingProxy, HubProcess, RawClient, Repository, World, look_for};
+use parler_protocol::{Part, Signed};
 use serde_json::{Value, json};
 
 use super::tokens::{hub_and_owner, hub_messages, job, token};
@@ -172,14 +173,60 @@ fn a_job_that_runs_twice_says_once_what_it_found_and_hands_over_what_mends_it() 
     let pinned = bobs.rev(&format!("refs/parler/{}", &bundle.as_str().unwrap()[..12]));
     assert_eq!(pinned, fix);
 
-    // Another run of the job is another word.
+    // A gate, in a clone of depth 1 of its own, knows that the commit is bad.
+    let gate = stage.checkout("gate");
+    let asks = || stage.job(&gate, 1).with("PARLER_ROOM", "build");
+    let required = ["status", "--commit", "HEAD", "--require", "CI / test"];
+    let bad = asks().parler(required).code(1);
+    bad.says("failure: \"CI / test\" · ci/nightly · message 1 · signature valid");
+    assert!(bad.one_error_line().contains("git parler show 1"), "{bad:?}");
+
+    // What mends the rest of it comes with the same context, about the commit that mends it, and ends the handoff.
+    bobs.git(["merge", "--quiet", "--ff-only", &pinned]).success();
+    let mended = bobs.commit("fix.txt", "all of it\n");
+    let post = [
+        "ci",
+        "post",
+        "--status",
+        "success",
+        "--context",
+        "CI / test",
+        "--bundle",
+        "HEAD",
+        "--reply-to",
+        "1",
+    ];
+    bob.parler(post).success().says("as message 2 of 'build'");
+    assert!(
+        stage
+            .alice
+            .parler("status 1 --room build")
+            .success()
+            .out()
+            .contains("done:")
+    );
+    asks().parler("apply 2").success();
+    let brought = gate
+        .git(["for-each-ref", "--contains", &mended, "--format=%(refname)"])
+        .success();
+    gate.git(["checkout", "--quiet", brought.out().lines().next().unwrap()])
+        .success();
+    assert_eq!(gate.rev("HEAD"), mended);
+    asks()
+        .parler(required)
+        .success()
+        .says("success: \"CI / test\" · bob (fixer) · message 2");
+    asks().parler(["status", "--commit", &failed]).code(1);
+
+    // Another run of the job is another word, about the commit that it was for.
     let checkout = stage.checkout("third");
     let again = stage
         .job(&checkout, 2)
         .parler(format!("{POST} --status success"))
         .success();
-    again.says("posted success of \"CI / test\"").says("as message 2 of");
-    assert_eq!(kinds(&stage.parts(2)), ["com.parler.review", "com.parler.task"]);
+    again.says("posted success of \"CI / test\"").says("as message 3 of");
+    assert_eq!(kinds(&stage.parts(3)), ["com.parler.review", "com.parler.task"]);
+    asks().parler(["status", "--commit", &failed]).success();
 }
 
 #[test]
@@ -434,4 +481,124 @@ fn the_documents_jobs_run_as_they_stand() {
     ];
     let expected = expected.map(|(status, context, next)| (status.into(), context.into(), next.map(str::to_owned)));
     assert_eq!(said, expected);
+}
+
+#[test]
+fn a_gate_answers_with_its_code_and_wakes_when_it_is_said() {
+    let world = world();
+    let stage = Stage::set(&world);
+    let (bob, bobs) = stage.member("bob", "reviewer");
+    let commit = bobs.rev("HEAD");
+    let empty = bob.parler("status --commit HEAD").code(3);
+    assert!(empty.one_error_line().contains("nobody has said"), "{empty:?}");
+    let post = |context: &str, status: &str| {
+        bob.parler(format!("ci post --context {context} --status {status} --commit HEAD"))
+            .success();
+    };
+    post("lint", "success");
+    bob.parler("status --commit HEAD").success();
+    let missing = bob
+        .parler("status --commit HEAD --require lint,test --json")
+        .code(3)
+        .json();
+    assert_eq!(
+        (&missing["state"], &missing["missing"]),
+        (&json!("missing"), &json!(["test"]))
+    );
+    post("test", "pending");
+    bob.parler("status --commit HEAD").code(3).says("pending: test");
+    bob.parler("status --commit HEAD --require lint").success();
+    let late = bob.parler("status --commit HEAD --require test --wait 1s").code(3);
+    assert!(late.one_error_line().contains("still pending"), "{late:?}");
+
+    // Outside of any repository as well, by the full id.
+    let mark = stage.hub.log().mark();
+    let elsewhere = bob
+        .within(world.directory("empty"))
+        .without("PARLER_AGENT")
+        .with("PARLER_AGENT", "bob");
+    let gate = elsewhere.start_parler(["status", "--commit", &commit, "--wait", "10m", "--json"]);
+    let read = "GET /v1/rooms/{room}/messages 200";
+    let has_read = || {
+        stage
+            .hub
+            .log()
+            .since(mark)
+            .iter()
+            .any(|line| line == read)
+            .then_some(())
+    };
+    look_for(has_read, || "the gate has read nothing".to_owned());
+    post("docs", "pending");
+    post("docs", "neutral");
+    post("test", "success");
+    let known = gate.wait().success().json();
+    assert_eq!(known["state"], "success");
+    let statuses = known["statuses"].as_array().unwrap();
+    let words: Vec<_> = statuses
+        .iter()
+        .map(|status| (&status["context"], &status["status"]))
+        .collect();
+    let expected = [("docs", "neutral"), ("lint", "success"), ("test", "success")].map(|(a, b)| (json!(a), json!(b)));
+    assert_eq!(words, expected.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
+    assert_eq!(statuses[2]["from"]["name"], "bob");
+    // It asked when something had come, not now and then.
+    let reads = stage.hub.log().since(mark).iter().filter(|line| *line == read).count();
+    assert!(reads <= 12, "{reads}");
+
+    // One that is bad ends the wait.
+    post("test", "failure");
+    let bad = bob.parler("status --commit HEAD --wait 10m").code(1);
+    assert!(bad.one_error_line().contains("test: failure in message"), "{bad:?}");
+    for usage in [
+        "status --require x",
+        "status 1 --commit HEAD",
+        "status --commit HEAD --wait done",
+        "status --commit HEAD --require a,,b",
+    ] {
+        bob.parler(usage).code(2);
+    }
+    bob.parler("status --commit nosuch").code(3);
+}
+
+#[test]
+fn a_status_that_nobody_signed_does_not_count() {
+    let world = world();
+    let stage = Stage::set(&world);
+    let (bob, bobs) = stage.member("bob", "reviewer");
+    bob.parler("ci post --context test --status failure --commit HEAD")
+        .success();
+    let code = stage.alice.parler("invite --group build").success();
+    let mallory = RawClient::new(&stage.hub.url(), "mallory");
+    let room = mallory.join(code.word());
+    let good =
+        json!({ "kind": "com.parler.review", "commit": bobs.rev("HEAD"), "context": "test", "status": "success" });
+    let part = Part::from_value(&good);
+    let signed = mallory.sign(&room, &mallory.head(&room), vec![part.clone()]);
+    let mut body: Value = serde_json::from_slice(&signed.body).unwrap();
+    body["parts"].as_array_mut().unwrap().truncate(1);
+    let unsigned = Signed {
+        id: signed.id,
+        body: body.to_string().into_bytes(),
+    };
+    mallory.calls.post(&room, &unsigned, None, None).unwrap();
+    // Signed by its author, who then says that it said something else.
+    let mut body: Value =
+        serde_json::from_slice(&mallory.sign(&room, &mallory.head(&room), vec![part.clone()]).body).unwrap();
+    body["parts"][0]["context"] = json!("other");
+    let forged = Signed {
+        id: body["id"].as_str().unwrap().parse().unwrap(),
+        body: body.to_string().into_bytes(),
+    };
+    mallory.calls.post(&room, &forged, None, None).unwrap();
+    let told = bob.parler("status --commit HEAD").code(1);
+    told.says("message 2 from mallory does not count: not signed")
+        .says("message 3 from mallory does not count: signature does not match")
+        .says_no("success")
+        .says_no("other");
+    // Whoever is in the room may say how a commit stands.
+    mallory.post(&room, vec![part]).unwrap();
+    bob.parler("status --commit HEAD")
+        .success()
+        .says("success: test · mallory · message 4");
 }

@@ -303,8 +303,15 @@ const VERBS: &[(&str, &[Trial])] = &[
     (
         "status",
         &[
-            Trial::Members(&["status", "status {h}", "status {x}", "status {h} --wait {x}"]),
-            Trial::Hub(&["status --room x", "status 3 --room x"]),
+            Trial::Members(&[
+                "status",
+                "status {h}",
+                "status {x}",
+                "status {h} --wait {x}",
+                "status --commit aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                "status --commit {x} --require {x}",
+            ]),
+            Trial::Hub(&["status --room x", "status 3 --room x", "status --commit HEAD --room x"]),
         ],
     ),
     (

@@ -1,5 +1,6 @@
 //! `git parler status`: how far a handoff has come, by the facts that the hub knows and by what its receivers sign; waits
-//! for a step where that is asked for. Without a name, the open handoffs of the room; in that of a service, jobs.
+//! for a step where that is asked for. Without a name, the open handoffs of the room; in that of a service, jobs; with a
+//! commit, how that stands.
 //! Acknowledges nothing.
 
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use crate::screen;
 use crate::text::{self, Extent};
 use crate::time::parse_ttl;
 
+mod commit;
 pub(super) mod jobs;
 
 /// How far before a handoff those are looked for that it revises: a page.
@@ -32,6 +34,12 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Result<()> {
     output.require_open()?;
+    if let Some(revision) = &args.commit {
+        return commit::run(context, args, revision, output);
+    }
+    if !args.require.is_empty() {
+        return Err(Error::usage("--require is for the statuses of a commit").then("add --commit REV"));
+    }
     let timeout = args
         .timeout
         .as_deref()

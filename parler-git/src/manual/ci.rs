@@ -24,7 +24,7 @@ pub(super) const CI: &[Section] = &[
             ),
             Text(
                 "Under `--idempotency-key auto` a job that posts again is answered as the first time; another attempt at the job \
-                 is another word.",
+                 is another word. `git parler status --commit` tells how a commit stands.",
             ),
         ],
     ),

@@ -544,13 +544,19 @@ const STATUS: &[Section] = &[
                  `done`, `failed`, `cancelled` or `dead`: given up by the hub, because too many of those who took it were not \
                  heard of again.",
             ),
+            Text(
+                "With `--commit` it tells how a commit stands, by the newest status of each repository and context that was \
+                 posted with `git parler ci post`; `--require` names the contexts that have to be good. `--wait` then takes a time, \
+                 and ends when that is known.",
+            ),
         ],
     ),
     (
         "EXIT STATUS",
         &[Text(
             "0 where it was shown or the state was reached, 1 where it came to another end, 3 where there is no such handoff or \
-             the time was over before.",
+             the time was over before. With `--commit` 0 where all is good, 1 where something has failed, 3 where something is \
+             pending or missing.",
         )],
     ),
     (
