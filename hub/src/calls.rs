@@ -4,16 +4,17 @@
 use parler_protocol::ErrorCode as Code;
 use parler_protocol::api::{
     AgentList, BeginUpload, ChangeMember, ClaimJob, ClaimRenewed, ClaimedJob, CreateInvite, CreateRoom, CreateToken,
-    Cursor, InviteCreated, InviteList, InvitesRevoked, JobFilter, JobList, JobSummary, Join, JoinPending, MemberList,
-    OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RenewClaim, RoomAnswer, RoomList, Serve,
-    SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress, WantedBundles,
+    Cursor, ExchangeIdentity, InviteCreated, InviteList, InvitesRevoked, JobFilter, JobList, JobSummary, Join,
+    JoinPending, MemberList, OpenDm, OpenSession, Page, PostMessage, Posted, Pushes, Receipts, RefList, RenewClaim,
+    RoomAnswer, RoomList, Serve, SessionOpened, SetStatus, TokenCreated, TokenList, TokenSummary, UploadProgress,
+    WantedBundles,
 };
 use parler_protocol::paths::{self, template};
 use parler_protocol::{AgentId, Seq, UploadId};
 
 use crate::handlers::{
-    blobs, bundles, contacts, cursor, events, health, invites, members, messages, openapi, pushes, receipts, refs,
-    rooms, services, sessions, stream, tokens, uploads,
+    blobs, bundles, contacts, cursor, events, health, invites, members, messages, oidc, openapi, pushes, receipts,
+    refs, rooms, services, sessions, stream, tokens, uploads,
 };
 use crate::openapi::{Answer, Call, Header};
 
@@ -129,6 +130,12 @@ pub(crate) fn calls() -> Vec<Call> {
                 Code::StorageFull,
                 Code::TokenExists,
             ]),
+        Call::post(paths::OIDC, oidc::exchange)
+            .called("exchangeIdentity", "Exchange a CI job's identity token for a token")
+            .open()
+            .takes::<ExchangeIdentity>()
+            .answers(Answer::json::<TokenCreated>(201, "The token, told this once."))
+            .refuses(&[Code::OidcRefused, Code::RateLimited, Code::StorageFull]),
         Call::get(paths::TOKENS, tokens::list)
             .called("listTokens", "Tokens I made, and those for rooms I own")
             .answers(Answer::json::<TokenList>(200, "By name.")),

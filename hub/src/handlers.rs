@@ -10,6 +10,7 @@ pub(crate) mod health;
 pub(crate) mod invites;
 pub(crate) mod members;
 pub(crate) mod messages;
+pub(crate) mod oidc;
 pub(crate) mod openapi;
 pub(crate) mod pushes;
 pub(crate) mod receipts;

@@ -8,6 +8,7 @@ use parler_protocol::AgentId;
 use crate::clock::Clock;
 use crate::forwarded::TrustedProxies;
 use crate::hub_limits::HubLimits;
+use crate::oidc::OidcTrust;
 use crate::retention::RetentionOptions;
 use crate::tls::TlsIdentity;
 
@@ -26,6 +27,8 @@ pub struct HubOptions {
     pub authorities: Vec<String>,
     /// The certificate to show; without one the hub speaks plain HTTP.
     pub tls: Option<TlsIdentity>,
+    /// Whose word on CI jobs counts, and what that lets them do; without it no job comes in by its identity token.
+    pub oidc: Option<OidcTrust>,
     /// The peers whose word on whom they speak for counts.
     pub proxies: TrustedProxies,
     /// Whether [`crate::admit`] is answered while the hub serves, on a socket in the data directory.
@@ -50,6 +53,7 @@ impl HubOptions {
             owners: Vec::new(),
             authorities: Vec::new(),
             tls: None,
+            oidc: None,
             proxies: TrustedProxies::default(),
             admin_socket: false,
             retention: RetentionOptions::default(),

@@ -119,6 +119,8 @@ impl From<StoreError> for Refusal {
             StoreError::JobState(..) => ErrorCode::JobState,
             StoreError::BadReceipt(_) => ErrorCode::BadRequest,
             StoreError::TokenExists(_) => ErrorCode::TokenExists,
+            StoreError::IdentityTaken => ErrorCode::OidcRefused,
+            StoreError::TooManyIdentities => ErrorCode::RateLimited,
             StoreError::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             StoreError::RefDirectoryConflict(..) => ErrorCode::RefDirectoryConflict,
             StoreError::ObjectFormatMismatch(_) => ErrorCode::ObjectFormatMismatch,

@@ -29,7 +29,7 @@ pub(crate) use sqlite::{
     Inspector, RoomBlobRow, RoomEnd, Snapshot, SnapshotSource, StoredBlob, StoredJob, StoredMessage, StoredRoom, shrink,
 };
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
-pub use token::{Need, NewToken, TokenHolder};
+pub use token::{JobToken, Need, NewToken, TokenHolder};
 
 /// Who a request is from: a key with the name and role it goes by in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -455,6 +455,11 @@ pub trait Store: Queue {
 
     /// Makes a token. `NotFound`: the maker is not in one of its rooms.
     async fn create_token(&self, token: NewToken) -> Result<TokenSummary, StoreError>;
+
+    /// Makes a token for a CI job that showed an identity token, which is taken once. Several jobs may have one of the same
+    /// name at once. `NotAdmitted`, `NotFound`: its maker is unknown, or not in the room; `TokenExists`: the name is taken;
+    /// `IdentityTaken`: the identity token was taken before.
+    async fn exchange_identity(&self, job: JobToken) -> Result<TokenSummary, StoreError>;
 
     /// Whose token this is, also when it has ended.
     async fn token(&self, hash: TokenHash) -> Result<Option<TokenHolder>, StoreError>;

@@ -270,6 +270,7 @@ fn kind_of(problem: &Problem) -> ErrorKind {
         | Code::NotAdmitted
         | Code::NotOwner
         | Code::NotServing
+        | Code::OidcRefused
         | Code::TokenEnded
         | Code::TokenScope
         | Code::Unauthenticated => ErrorKind::NotAuthorised,

@@ -12,7 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use parler_client::{Client, ClientOptions, Deadlines, Identity, NoSessionCache, PushesAnswer, ReadFrom};
-use parler_protocol::api::{CreateInvite, CreateToken, OpenSession, RoomAnswer, SessionOpened};
+use parler_protocol::api::{CreateInvite, CreateToken, ExchangeIdentity, OpenSession, RoomAnswer, SessionOpened};
 use parler_protocol::{
     AccessToken, AgentKey, ErrorCode, Fence, HandoffPart, HubId, Message, RoomKind, RoomName, Seq, ServiceName, Signed,
     Verdict, paths, session_proof_bytes, verify,
@@ -213,6 +213,7 @@ async fn scripted_hub() -> (std::net::SocketAddr, Requests) {
         ("POST /v1/rooms", (201, "room-answer.json")),
         ("POST /v1/invites", (201, "invite-answer.json")),
         ("POST /v1/tokens", (201, "token-created-answer.json")),
+        ("POST /v1/oidc", (201, "oidc-answer.json")),
         ("GET /v1/tokens", (200, "tokens-answer.json")),
         ("GET /v1/token", (200, "token-answer.json")),
         ("DELETE /v1/tokens/deploy", (200, "token-revoked-answer.json")),
@@ -309,6 +310,9 @@ async fn the_client_sends_the_requests_and_takes_the_answers_that_are_written_do
         let wanted: CreateToken = serde_json::from_slice(&fixture("token-request.json")).unwrap();
         let made = client.create_token(&wanted).unwrap();
         assert_eq!(sent("POST /v1/tokens"), fixture_json("token-request.json"));
+        let shown: ExchangeIdentity = serde_json::from_slice(&fixture("oidc-request.json")).unwrap();
+        assert_eq!(client.exchange_identity(&shown).unwrap().token, made.token);
+        assert_eq!(sent("POST /v1/oidc"), fixture_json("oidc-request.json"));
         let token: AccessToken = made.token.parse().unwrap();
         assert_eq!((token.name(), token.hub()), (&wanted.name, hub));
         assert_eq!(client.tokens().unwrap().tokens, std::slice::from_ref(&made.summary));

@@ -31,6 +31,7 @@ mod messages;
 mod metrics;
 mod names;
 mod odd_requests;
+mod oidc;
 mod operating;
 mod program;
 mod pushes;

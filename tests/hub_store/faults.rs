@@ -11,7 +11,7 @@ use crate::support::{Fixture, NOW, room, text};
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_full_disk_refuses_and_goes_on() {
     let fixture = Fixture::with(SqliteOptions {
-        max_pages: Some(60),
+        max_pages: Some(66),
         ..SqliteOptions::default()
     });
     let owner = fixture.owner("owner", "a").await;

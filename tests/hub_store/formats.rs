@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use parler_hub::blob_store::{BlobStore, FileBlobStore};
 use parler_hub::store::{
-    Append, BlobLocation, Claim, MayServe, NewBlob, NewInvite, NewSession, NewToken, Principal, Queue, QueueWord,
-    SqliteOptions, SqliteStore, Store, StoreError,
+    Append, BlobLocation, Claim, JobToken, MayServe, NewBlob, NewInvite, NewSession, NewToken, Principal, Queue,
+    QueueWord, SqliteOptions, SqliteStore, Store, StoreError,
 };
 use parler_protocol::api::JobState;
 use parler_protocol::{
@@ -24,7 +24,7 @@ const SMALL: &[u8] = b"a small blob";
 const LARGE: &[u8] = b"a blob that went into a file";
 const TOKEN: [u8; 32] = [5; 32];
 /// What this program writes.
-const NEWEST: u32 = 5;
+const NEWEST: u32 = 6;
 const CENTURY_MS: i64 = 100 * 365 * DAY_MS;
 /// The longest that there is.
 const LEASE_MS: i64 = 3600 * 1000;
@@ -113,6 +113,25 @@ fn deploy() -> NewToken {
         can: vec![TokenScope::Post],
         expires_at: NOW + CENTURY_MS,
         now: NOW,
+    }
+}
+
+/// A CI job that showed an identity token, since format 6.
+fn shown() -> JobToken {
+    JobToken {
+        token: NewToken {
+            name: "shown".parse().unwrap(),
+            account: principal("shown").agent,
+            hash: [6; 32],
+            expires_at: NOW + 60_000,
+            ..deploy()
+        },
+        room: Some(room("build")),
+        issuer: "https://ci.example".into(),
+        claims: [("sub".to_owned(), "job 1".to_owned())].into(),
+        identity: [9; 32],
+        identity_ends: NOW + CENTURY_MS,
+        most_identities: 10,
     }
 }
 
@@ -230,6 +249,7 @@ async fn write(directory: &Path) {
     };
     store.create_invite(invite).await.unwrap();
     store.create_token(deploy()).await.unwrap();
+    store.exchange_identity(shown()).await.unwrap();
     write_job(&store).await;
     store.close().await.unwrap();
 }
@@ -355,6 +375,17 @@ async fn read_back(directory: &Path, format: u32) {
     let token = store.token(TOKEN).await.unwrap().unwrap();
     assert_eq!((token.account, token.summary.rooms.len()), (deploy().account, 1));
     assert_eq!(token.summary.rooms[0].can, deploy().can);
+    if format < 6 {
+        store.exchange_identity(shown()).await.unwrap();
+    }
+    let job = store.token([6; 32]).await.unwrap().unwrap();
+    let expected = (shown().token.account, NOW + 60_000, shown().claims);
+    assert_eq!(
+        (job.account, job.summary.expires_at, job.summary.jobs[0].claims.clone()),
+        expected
+    );
+    let again = store.exchange_identity(shown()).await;
+    assert!(matches!(again, Err(StoreError::IdentityTaken)));
     if format < 5 {
         write_job(&store).await;
     }

@@ -1,6 +1,6 @@
 //! Tokens: what each may do where, and what ends it.
 
-use parler_hub::store::{Append, NewToken, Principal, Store, StoreError};
+use parler_hub::store::{Append, JobToken, NewToken, Principal, Store, StoreError};
 use parler_protocol::{AgentKey, BundleId, Message, Seq, TokenName, TokenScope};
 
 use crate::support::{DAY_MS, Fixture, NOW, principal, room, text};
@@ -207,4 +207,42 @@ async fn a_token_ends_with_its_makers_membership_and_does_not_come_back() {
         assert!(store.token(HASH).await.unwrap().unwrap().summary.rooms.is_empty());
         store.join_channel(bob.agent, &room("build"), NOW).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn identity_tokens_are_remembered_until_they_are_too_old_and_no_more_of_them_than_so_many() {
+    let hub = Fixture::new();
+    let alice = hub.owner("alice", "build").await;
+    let job = |number: u8, now: i64| JobToken {
+        token: NewToken {
+            hash: [number; 32],
+            now,
+            expires_at: now + 60_000,
+            ..token(&alice, "deploy", &["build"], &[TokenScope::Post])
+        },
+        room: None,
+        issuer: "https://ci.example".into(),
+        claims: std::collections::BTreeMap::new(),
+        identity: [number; 32],
+        identity_ends: NOW + 600_000,
+        most_identities: 2,
+    };
+    let exchange = async |number, now| hub.store.exchange_identity(job(number, now)).await;
+    exchange(1, NOW).await.unwrap();
+    exchange(2, NOW).await.unwrap();
+    assert!(matches!(exchange(3, NOW).await, Err(StoreError::TooManyIdentities)));
+    assert!(matches!(
+        exchange(1, NOW + 599_999).await,
+        Err(StoreError::IdentityTaken)
+    ));
+    // What is refused leaves nothing.
+    assert_eq!(hub.store.tokens(alice.agent).await.unwrap()[0].jobs.len(), 2);
+    assert!(hub.store.token([3; 32]).await.unwrap().is_none());
+    exchange(3, NOW + 600_000).await.unwrap();
+    // The name is in use.
+    let made = hub
+        .store
+        .create_token(token(&alice, "deploy", &["build"], &[TokenScope::Read]))
+        .await;
+    assert!(matches!(made, Err(StoreError::TokenExists(_))));
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::header::IF_NONE_MATCH;
 use http::{HeaderName, Method, StatusCode};
 use parler_protocol::api::{
-    AgentList, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated, InviteList, InvitesRevoked,
-    Join, Joined, MemberList, OpenDm, Page, Posted, Pushes, Receipts, RoomAnswer, RoomList, SetStatus, TokenCreated,
-    TokenList, TokenSummary, WantedBundles,
+    AgentList, ChangeMember, CreateInvite, CreateRoom, CreateToken, Cursor, ExchangeIdentity, InviteCreated,
+    InviteList, InvitesRevoked, Join, Joined, MemberList, OpenDm, Page, Posted, Pushes, Receipts, RoomAnswer, RoomList,
+    SetStatus, TokenCreated, TokenList, TokenSummary, WantedBundles,
 };
 use parler_protocol::limits::{MAX_BUNDLES_PER_QUERY, MAX_WAIT};
 use parler_protocol::{
@@ -150,6 +150,16 @@ impl Client {
     /// `not_found` for a room I am not in, `token_exists`, and as every call.
     pub fn create_token(&self, token: &CreateToken) -> Result<TokenCreated, ClientError> {
         self.call(&self.json(Method::POST, paths::TOKENS, token)?)
+    }
+
+    /// Exchanges an identity token of a CI job for a token. Asked once: the hub takes each identity token once. Opens no
+    /// session. The answer holds a secret that is told only once.
+    ///
+    /// # Errors
+    /// `oidc_refused`, and as every call.
+    pub fn exchange_identity(&self, identity: &ExchangeIdentity) -> Result<TokenCreated, ClientError> {
+        let (_, body) = self.exchange_openly(&self.json(Method::POST, paths::OIDC, identity)?)?;
+        self.read_json(&body)
     }
 
     /// The tokens I made, and those for rooms that I own.

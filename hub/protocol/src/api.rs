@@ -3,6 +3,8 @@
 mod joining;
 mod services;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -68,6 +70,17 @@ pub struct SessionOpened {
     pub waiting: Option<JoinPending>,
 }
 
+/// `POST /v1/oidc`: exchanges a CI job's identity token for a token of the hub, which [`TokenCreated`] brings. Holds a
+/// secret, so it has no `Debug`.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ExchangeIdentity {
+    /// What the CI system signed for the job: a JSON Web Token. A secret.
+    pub token: String,
+    /// The room that the job wants; left out: the first rule that lets it in decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomName>,
+}
+
 /// `POST /v1/tokens`
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -120,6 +133,23 @@ pub struct TokenSummary {
     /// When it was revoked, milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
+    /// Jobs that got it for an identity token lately, the newest first. Of a job that asks about its own token: that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<TokenJob>,
+}
+
+/// A CI job that got a token for its identity token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenJob {
+    /// Who signed what it is.
+    pub issuer: String,
+    /// What was signed of it, as far as it tells which job this is.
+    pub claims: BTreeMap<String, String>,
+    /// When it got the token, milliseconds since 1970.
+    pub created_at: i64,
+    /// When that ends, milliseconds since 1970.
+    pub expires_at: i64,
 }
 
 /// What a token may do in one room.

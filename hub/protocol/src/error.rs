@@ -80,6 +80,8 @@ error_codes! {
     NotServing "not_serving" 403 false;
     /// The room's first push used the other object format.
     ObjectFormatMismatch "object_format_mismatch" 409 false;
+    /// The identity token of a CI job is not accepted, or no rule of the hub lets that job in.
+    OidcRefused "oidc_refused" 403 false;
     /// A browser page sent the request.
     OriginRefused "origin_refused" 403 false;
     /// The blob ends before the range asked for. `Content-Range` says how long it is.

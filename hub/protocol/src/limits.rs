@@ -110,6 +110,12 @@ pub const MAX_INVITE_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const DEFAULT_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest a token may live.
 pub const MAX_TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Largest identity token of a CI job.
+pub const MAX_IDENTITY_TOKEN_BYTES: usize = 16 << 10; // 16 KiB
+/// How long a token lives that a job gets for its identity token, where the rule names no time.
+pub const DEFAULT_OIDC_TOKEN_TTL: Duration = Duration::from_secs(15 * 60);
+/// Longest such a token may live.
+pub const MAX_OIDC_TOKEN_TTL: Duration = Duration::from_secs(3600);
 /// Most rooms one token is for.
 pub const MAX_TOKEN_ROOMS: usize = 64;
 /// How often an invite may be used when its maker names no number.

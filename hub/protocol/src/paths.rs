@@ -20,6 +20,8 @@ pub const DMS: &str = "/v1/dms";
 pub const STATUS: &str = "/v1/status";
 /// Makes a token, lists tokens.
 pub const TOKENS: &str = "/v1/tokens";
+/// Exchanges an identity token of a CI job for a token.
+pub const OIDC: &str = "/v1/oidc";
 /// What the token that asks may do.
 pub const TOKEN: &str = "/v1/token";
 /// Serves a service.

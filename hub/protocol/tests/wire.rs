@@ -8,11 +8,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use parler_protocol::api::{
-    AgentList, BeginUpload, ChangeMember, Contact, CreateInvite, CreateRoom, CreateToken, Cursor, InviteCreated,
-    InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, Member, MemberList, OpenDm, OpenInvite, OpenSession,
-    Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList, RoomAnswer, RoomHint, RoomHints, RoomList,
-    RoomSummary, SessionOpened, SetStatus, TokenCreated, TokenGrant, TokenList, TokenSummary, UploadProgress, WakePath,
-    WantedBundles,
+    AgentList, BeginUpload, ChangeMember, Contact, CreateInvite, CreateRoom, CreateToken, Cursor, ExchangeIdentity,
+    InviteCreated, InviteList, InvitesRevoked, Join, JoinPending, JoinRequest, Member, MemberList, OpenDm, OpenInvite,
+    OpenSession, Page, PostMessage, Posted, Pushes, Reader, Receipts, RefEntry, RefList, RoomAnswer, RoomHint,
+    RoomHints, RoomList, RoomSummary, SessionOpened, SetStatus, TokenCreated, TokenGrant, TokenJob, TokenList,
+    TokenSummary, UploadProgress, WakePath, WantedBundles,
 };
 use parler_protocol::{
     AccessToken, AgentKey, BUNDLE_MEDIA_TYPE, BaseHint, BundleId, BundlePart, BundleRef, ChainHash, CommitStatus,
@@ -389,7 +389,32 @@ fn every_request_and_answer_is_as_written_down() {
         expires_at: 1_796_086_400_000,
         last_used: None,
         revoked_at: None,
+        jobs: Vec::new(),
     };
+    golden(
+        "oidc-request.json",
+        &ExchangeIdentity {
+            token: "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiIuLiJ9.c2lnbmF0dXJl".to_owned(),
+            room: Some(sample.room.clone()),
+        },
+    );
+    golden(
+        "oidc-answer.json",
+        &TokenCreated {
+            token: token.expose().to_owned(),
+            summary: TokenSummary {
+                jobs: vec![TokenJob {
+                    issuer: "https://ci.example".to_owned(),
+                    claims: [("repository_id", "1234"), ("ref", "refs/heads/main")]
+                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                        .into(),
+                    created_at: 1_796_000_000_000,
+                    expires_at: 1_796_000_900_000,
+                }],
+                ..summary.clone()
+            },
+        },
+    );
     golden(
         "token-request.json",
         &CreateToken {

@@ -91,7 +91,7 @@ pub(crate) async fn show(Holder(holder): Holder) -> Result<Response, Refusal> {
     json(StatusCode::OK, &holder.summary)
 }
 
-fn random() -> Result<[u8; 32], Refusal> {
+pub(super) fn random() -> Result<[u8; 32], Refusal> {
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(Refusal::internal)?;
     Ok(random)

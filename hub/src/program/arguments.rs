@@ -148,6 +148,9 @@ pub(super) struct Serve {
     /// The certificate's private key, in PEM form.
     #[arg(long, value_name = "FILE", env = "PARLER_HUB_TLS_KEY", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
+    /// Let CI jobs in that show an identity token of an issuer that this file names, by its rules. Read again on SIGHUP.
+    #[arg(long, value_name = "FILE", env = "PARLER_HUB_OIDC")]
+    pub(super) oidc: Option<PathBuf>,
     /// A proxy, or a range of addresses where proxies are, that says truly whom it speaks for.
     #[arg(
         long = "trusted-proxy",

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use parler_hub::{Hub, HubOptions, RetentionOptions, TlsIdentity, TrustedProxies};
+use parler_hub::{Hub, HubOptions, OidcTrust, RetentionOptions, TlsIdentity, TrustedProxies};
 use rustix::process::Signal;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
@@ -38,6 +38,7 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
         (Some(certificate), Some(key)) => Some(TlsIdentity::load(certificate, key)?),
         _ => None,
     };
+    let oidc = arguments.oidc.map(OidcTrust::load).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = bind(arguments.listen).await?;
     let metrics_listener = match arguments.metrics_listen {
@@ -55,6 +56,7 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     options.owners = arguments.owners;
     options.authorities = arguments.authorities;
     options.tls.clone_from(&tls);
+    options.oidc.clone_from(&oidc);
     options.proxies = TrustedProxies {
         networks: arguments.trusted_proxies,
         header: arguments.forwarded_header.into(),
@@ -84,9 +86,9 @@ async fn run(arguments: Serve) -> Result<(), Failure> {
     }
     writeln!(stdout, "listening on {scheme}://{}", listener.local_addr()?)?;
     stdout.flush()?;
-    if let Some(tls) = tls {
-        // Without a certificate there is nothing to read again, and a hang-up ends the hub as it ends any program.
-        tokio::spawn(reload(tls, signal(SignalKind::hangup())?));
+    if tls.is_some() || oidc.is_some() {
+        // Where there is nothing to read again a hang-up ends the hub as it ends any program.
+        tokio::spawn(reload(tls, oidc, signal(SignalKind::hangup())?));
     }
     hub.serve(listener, async move {
         tokio::select! {
@@ -104,12 +106,18 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
         .with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Reads the certificate again whenever the signal comes.
-async fn reload(tls: TlsIdentity, mut hangup: Signals) {
+/// Reads the certificate and the trusted issuers again whenever the signal comes.
+async fn reload(tls: Option<TlsIdentity>, oidc: Option<OidcTrust>, mut hangup: Signals) {
     while hangup.recv().await.is_some() {
-        match tls.reload() {
-            Ok(()) => tracing::info!("the certificate was read again"),
-            Err(error) => tracing::error!(%error, "the certificate stays what it was"),
+        match tls.as_ref().map(TlsIdentity::reload) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays what it was"),
+        }
+        match oidc.as_ref().map(OidcTrust::reload) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the trusted issuers were read again"),
+            Some(Err(error)) => tracing::error!(%error, "the trusted issuers stay what they were"),
         }
     }
 }

@@ -57,6 +57,12 @@ pub enum StoreError {
     /// The name is that of a token that is in use, or of another maker's.
     #[error("the token name '{0}' is taken")]
     TokenExists(TokenName),
+    /// The identity token was exchanged before.
+    #[error("the identity token was used before")]
+    IdentityTaken,
+    /// More identity tokens were exchanged lately than are remembered.
+    #[error("too many identity tokens were exchanged in the last minutes")]
+    TooManyIdentities,
     /// The key or the message id was used for something else.
     #[error("the idempotency key or message id was used for another message")]
     IdempotencyConflict,

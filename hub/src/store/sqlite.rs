@@ -18,6 +18,7 @@ mod invites;
 mod job_costs;
 mod job_list;
 mod job_row;
+mod job_tokens;
 mod job_words;
 mod jobs;
 mod log;
@@ -69,8 +70,8 @@ pub(crate) use self::snapshot::{Snapshot, SnapshotSource};
 
 use super::{
     Admission, Append, Appended, BlobDrop, BlobLocation, CommitStats, DeletedRoom, DroppedBlobs, DroppedMessages,
-    LogPage, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomMark, RoomReaders,
-    SlicedMessage, Store, StoreError, TokenHash, TokenHolder,
+    JobToken, LogPage, Need, NewInvite, NewSession, NewToken, OpenedDm, Principal, PushLog, Reach, RoomMark,
+    RoomReaders, SlicedMessage, Store, StoreError, TokenHash, TokenHolder,
 };
 
 /// About what an operation writes that is no message, in bytes.
@@ -319,6 +320,12 @@ impl Store for SqliteStore {
     async fn create_token(&self, token: NewToken) -> Result<TokenSummary, StoreError> {
         self.writer
             .run(SMALL_BYTES, move |batch| tokens::create(batch, &token))
+            .await
+    }
+
+    async fn exchange_identity(&self, job: JobToken) -> Result<TokenSummary, StoreError> {
+        self.writer
+            .run(SMALL_BYTES, move |batch| job_tokens::exchange(batch, &job))
             .await
     }
 

@@ -1,5 +1,7 @@
 //! What the store knows of a token: never the token itself, only its hash, and the account its messages belong to.
 
+use std::collections::BTreeMap;
+
 use parler_protocol::api::TokenSummary;
 use parler_protocol::{AgentId, RoomName, TokenName, TokenScope};
 
@@ -24,6 +26,25 @@ pub struct NewToken {
     pub expires_at: i64,
     /// Now, milliseconds since 1970.
     pub now: i64,
+}
+
+/// A token about to be made for a CI job that showed who it is.
+#[derive(Debug, Clone)]
+pub struct JobToken {
+    /// What the rule makes of it. Rooms that its maker is not in are left out.
+    pub token: NewToken,
+    /// The room that has to be among them.
+    pub room: Option<RoomName>,
+    /// Who signed the identity token.
+    pub issuer: String,
+    /// What that says of the job, as far as people are told.
+    pub claims: BTreeMap<String, String>,
+    /// Hash of what makes the identity token one of its kind.
+    pub identity: TokenHash,
+    /// From when on it is refused for its age, milliseconds since 1970.
+    pub identity_ends: i64,
+    /// Most identity tokens that are remembered at once.
+    pub most_identities: u32,
 }
 
 /// A token that somebody holds. It may have ended.

@@ -1,13 +1,15 @@
 //! Tokens, by the hash of their secret, and what each may do where. A token is in no room: it may do in one what its
 //! grant says for as long as its maker is a member there.
 
+use std::collections::BTreeSet;
+
 use parler_protocol::api::{TokenGrant, TokenSummary};
 use parler_protocol::{AgentId, RoomName, TokenName, TokenScope};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 
 use super::batch::Batch;
 use super::failure::Failure;
-use super::{agent_id, agents, jobs, parsed, rooms};
+use super::{agent_id, agents, job_tokens, jobs, parsed, rooms};
 use crate::store::{Need, NewToken, StoreError, TokenHash, TokenHolder};
 
 const COLUMNS: &str =
@@ -19,18 +21,19 @@ struct Existing {
     agent: i64,
     created_by: i64,
     ended: bool,
+    revoked: bool,
+    /// Whether it is of jobs that showed an identity token, one of which may still use its own.
+    of_jobs: bool,
 }
 
 /// Makes a token, or makes one of the maker's that has ended anew.
 pub(super) fn create(batch: &mut Batch<'_>, token: &NewToken) -> Result<TokenSummary, Failure> {
     let connection = batch.connection;
     let maker = agents::find(connection, &token.by)?.ok_or(StoreError::NotAdmitted)?;
-    let mut granted = Vec::new();
+    let mut granted = BTreeSet::new();
     for room in &token.rooms {
-        granted.push(rooms::of_member(connection, room, &token.by)?.0.row);
+        granted.insert(rooms::of_member(connection, room, &token.by)?.0.row);
     }
-    granted.sort_unstable();
-    granted.dedup();
     let agent = match named(connection, &token.name, token.now)? {
         // A name stays its first maker's: nobody else's messages come to be from `ci/NAME`.
         Some(existing) if existing.created_by != maker || !existing.ended => {
@@ -49,13 +52,82 @@ pub(super) fn create(batch: &mut Batch<'_>, token: &NewToken) -> Result<TokenSum
                     token.now,
                     token.expires_at,
                 ))?;
-            connection
-                .prepare_cached("DELETE FROM token_rooms WHERE agent = ?1")?
-                .execute([existing.agent])?;
+            job_tokens::end_all(connection, existing.agent)?;
             existing.agent
         }
-        None => insert(connection, token, maker)?,
+        None => insert(connection, token, &token.hash, maker)?,
     };
+    grant(connection, agent, token, &granted)?;
+    let made = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
+    Ok(summary(connection, made, None)?.summary)
+}
+
+/// The account of a rule's jobs, made, or as it was left by those before: what it may do is what the rule says now, and
+/// where that was something else their tokens end. Several of them may have one at once.
+pub(super) fn account_of_jobs(
+    connection: &Connection,
+    token: &NewToken,
+    maker: i64,
+    granted: &BTreeSet<i64>,
+) -> Result<i64, Failure> {
+    // No token hashes to it: nobody knows what does.
+    let hash = token.account.as_bytes();
+    let Some(existing) = named(connection, &token.name, token.now)? else {
+        let agent = insert(connection, token, hash, maker)?;
+        grant(connection, agent, token, granted)?;
+        return Ok(agent);
+    };
+    if existing.created_by != maker || !(existing.ended || existing.of_jobs) {
+        return Err(StoreError::TokenExists(token.name.clone()).into());
+    }
+    let agent = existing.agent;
+    if existing.revoked || grants(connection, agent)? != wanted(token, granted) {
+        job_tokens::end_all(connection, agent)?;
+        grant(connection, agent, token, granted)?;
+    }
+    connection
+        .prepare_cached(
+            "UPDATE tokens SET name = ?2, hash = ?3, created_at = iif(?6, created_at, ?4),
+                 expires_at = max(iif(?6, expires_at, 0), ?5), revoked_at = NULL
+             WHERE agent = ?1",
+        )?
+        .execute((
+            agent,
+            token.name.as_str(),
+            hash,
+            token.now,
+            token.expires_at,
+            !existing.ended,
+        ))?;
+    Ok(agent)
+}
+
+/// The token of an account, without what is each job's.
+pub(super) fn of_account(connection: &Connection, agent: i64) -> Result<TokenHolder, Failure> {
+    let found = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
+    summary(connection, found, None)
+}
+
+fn wanted(token: &NewToken, granted: &BTreeSet<i64>) -> Vec<(i64, Vec<TokenScope>)> {
+    let can: Vec<_> = TokenScope::ALL
+        .into_iter()
+        .filter(|scope| token.can.contains(scope))
+        .collect();
+    granted.iter().map(|room| (*room, can.clone())).collect()
+}
+
+fn grants(connection: &Connection, agent: i64) -> Result<Vec<(i64, Vec<TokenScope>)>, Failure> {
+    let mut select = connection
+        .prepare_cached("SELECT room, can_post, can_read, can_claim FROM token_rooms WHERE agent = ?1 ORDER BY room")?;
+    let rows = select.query_map([agent], |row| Ok((row.get(0)?, scopes(row, 1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Grants this, and nothing else any more.
+fn grant(connection: &Connection, agent: i64, token: &NewToken, granted: &BTreeSet<i64>) -> Result<(), Failure> {
+    connection
+        .prepare_cached("DELETE FROM token_rooms WHERE agent = ?1")?
+        .execute([agent])?;
     let can = |scope| token.can.contains(&scope);
     for room in granted {
         connection
@@ -70,11 +142,10 @@ pub(super) fn create(batch: &mut Batch<'_>, token: &NewToken) -> Result<TokenSum
                 can(TokenScope::Claim),
             ))?;
     }
-    let made = one(connection, "t.agent = ?1", [&agent])?.ok_or_else(|| Failure::damaged("a token"))?;
-    Ok(summary(connection, made, None)?.summary)
+    Ok(())
 }
 
-fn insert(connection: &Connection, token: &NewToken, maker: i64) -> Result<i64, Failure> {
+fn insert(connection: &Connection, token: &NewToken, hash: &TokenHash, maker: i64) -> Result<i64, Failure> {
     let agent: i64 = connection
         .prepare_cached("INSERT INTO agents (id, name, admitted_at, last_seen) VALUES (?1, ?2, ?3, 0) RETURNING agent")?
         .query_row(
@@ -90,7 +161,7 @@ fn insert(connection: &Connection, token: &NewToken, maker: i64) -> Result<i64, 
             agent,
             token.name.key(),
             token.name.as_str(),
-            token.hash,
+            hash,
             maker,
             token.now,
             token.expires_at,
@@ -101,7 +172,9 @@ fn insert(connection: &Connection, token: &NewToken, maker: i64) -> Result<i64, 
 fn named(connection: &Connection, name: &TokenName, now: i64) -> Result<Option<Existing>, Failure> {
     let mut select = connection.prepare_cached(
         "SELECT t.agent, t.created_by, t.revoked_at IS NOT NULL OR t.expires_at <= ?2
-             OR NOT EXISTS (SELECT 1 FROM token_rooms g WHERE g.agent = t.agent)
+             OR NOT EXISTS (SELECT 1 FROM token_rooms g WHERE g.agent = t.agent),
+             t.revoked_at IS NOT NULL,
+             EXISTS (SELECT 1 FROM job_tokens j WHERE j.agent = t.agent AND j.expires_at > ?2)
          FROM tokens t WHERE t.key = ?1",
     )?;
     let existing = |row: &Row<'_>| {
@@ -109,6 +182,8 @@ fn named(connection: &Connection, name: &TokenName, now: i64) -> Result<Option<E
             agent: row.get(0)?,
             created_by: row.get(1)?,
             ended: row.get(2)?,
+            revoked: row.get(3)?,
+            of_jobs: row.get(4)?,
         })
     };
     Ok(select.query_row((name.key(), now), existing).optional()?)
@@ -118,7 +193,7 @@ fn named(connection: &Connection, name: &TokenName, now: i64) -> Result<Option<E
 pub(super) fn find(connection: &Connection, hash: &TokenHash) -> Result<Option<TokenHolder>, Failure> {
     match one(connection, "t.hash = ?1", [hash])? {
         Some(found) => summary(connection, found, None).map(Some),
-        None => Ok(None),
+        None => job_tokens::find(connection, hash),
     }
 }
 
@@ -137,7 +212,12 @@ pub(super) fn list(connection: &Connection, agent: &AgentId) -> Result<Vec<Token
     }
     tokens
         .into_iter()
-        .map(|found| Ok(summary(connection, found, Some(agent))?.summary))
+        .map(|found| {
+            let account = found.0;
+            let mut told = summary(connection, found, Some(agent))?.summary;
+            told.jobs = job_tokens::list(connection, account)?;
+            Ok(told)
+        })
         .collect()
 }
 
@@ -240,6 +320,7 @@ fn token(row: &Row<'_>) -> Result<(i64, TokenHolder), Failure> {
         expires_at: row.get(5)?,
         last_used: (last_seen >= created_at).then_some(last_seen),
         revoked_at: row.get(6)?,
+        jobs: Vec::new(),
     };
     let account = agent_id(row, 1)?;
     let hash = row.get(8)?;
