@@ -39,20 +39,27 @@ use stream::BundleStream;
 /// A pack of at most this many bytes is held whole and looked through before a child is started, which then has little
 /// memory and one thread.
 const FEW_BYTES: u64 = 4 << 20; // 4 MiB
-/// Memory that a checking child may take for such a pack. A thread holds an object, what it is made of, and 96 MiB of
-/// what others are made of.
-const FEW_DATA_BYTES: u64 = 480 << 20; // 480 MiB
-/// Memory that it may take for a larger one, or for one that makes larger objects.
-const CHILD_DATA_BYTES: u64 = 1 << 30; // 1 GiB
-/// Memory besides, for each byte of the bundle: indexing takes about one for each.
-const CHILD_DATA_PER_BYTE: u64 = 2;
-/// Memory besides, for each byte of the largest object.
-const CHILD_DATA_PER_OBJECT_BYTE: u64 = 3;
-/// How much larger than its pack an object may be, when that is more than [`ImportLimits::object_bytes`].
+/// A pack of at most this many bytes is indexed by two threads at most.
+const MANY_BYTES: u64 = 256 << 20; // 256 MiB
+/// Memory that a checking child may take. Each thread holds an object and what it is made of; all of them together hold
+/// some of what others are made of.
+const CHILD_DATA_BYTES: u64 = 480 << 20; // 480 MiB
+/// That is enough for a pack of so many bytes, however it is made. A larger one may have very many objects.
+const PLAIN_PACK_BYTES: u64 = 64 << 20; // 64 MiB
+/// Memory besides, for each byte of a pack beyond that.
+const CHILD_DATA_PER_BYTE: u64 = 4;
+/// It is enough for objects of so many bytes.
+const PLAIN_OBJECT_BYTES: u64 = 128 << 20; // 128 MiB
+/// Memory besides, for each byte of the largest object beyond that.
+const CHILD_DATA_PER_OBJECT_BYTE: u64 = 4;
+/// How much larger than its pack a file may be, when that is more than [`ImportLimits::object_bytes`]. What git has to hold
+/// as a whole may be as large as the pack.
 const OBJECT_PER_PACK: u64 = 64;
-/// How much larger than the largest object that may come all objects together may be: a few lines that change in a large
+/// How much larger than [`ImportLimits::object_bytes`] all objects together may be: a few lines that change in a large
 /// file are a few bytes each time.
 const ALL_PER_OBJECT: u64 = 32;
+/// How much larger than their pack they may be, when that is more. Of the histories of large programs it is 15 to 30.
+const ALL_PER_PACK: u64 = 256;
 /// Key of [`ImportLimits::object_bytes`].
 const OBJECT_KEY: &str = "parler.maxObjectSize";
 
@@ -69,8 +76,8 @@ pub struct ImportLimits {
     /// A bundle of at most this many bytes is taken in by one child with others that come before or after it. None is,
     /// when this is 0.
     pub joined_bytes: u64,
-    /// Largest object, in bytes, however small the pack is that it comes of. Of a pack of more than a 64th of that, it may
-    /// be 64 times as large as the pack.
+    /// Largest object, in bytes, however small the pack is that it comes of. Of a larger pack, one that git has to hold as
+    /// a whole may be as large as the pack; a file that is no delta may be 64 times as large.
     pub object_bytes: u64,
     /// Processor time of each checking child.
     pub cpu: Duration,
@@ -85,7 +92,7 @@ impl Default for ImportLimits {
             small_objects: 100,
             small_bytes: 1 << 20,    // 1 MiB
             joined_bytes: 256 << 10, // 256 KiB
-            object_bytes: 128 << 20, // 128 MiB
+            object_bytes: PLAIN_OBJECT_BYTES,
             cpu: BULK_PATIENCE,
             patience: BULK_PATIENCE,
         }
@@ -106,25 +113,36 @@ impl ImportLimits {
     }
 
     fn of_scan(&self, pack_bytes: u64) -> ScanLimits {
-        let object_bytes = self.object_bytes.max(pack_bytes.saturating_mul(OBJECT_PER_PACK));
+        let of_pack = |times| pack_bytes.saturating_mul(times);
         ScanLimits {
-            object_bytes,
-            all_bytes: object_bytes.saturating_mul(ALL_PER_OBJECT),
+            object_bytes: self.object_bytes.max(of_pack(OBJECT_PER_PACK)),
+            held_bytes: self.object_bytes.max(pack_bytes),
+            all_bytes: self
+                .object_bytes
+                .saturating_mul(ALL_PER_OBJECT)
+                .max(of_pack(ALL_PER_PACK)),
         }
     }
 
-    /// `largest_object` is 0 where it is not known.
-    fn of_child(&self, pack_bytes: u64, largest_object: u64) -> ChildLimits {
-        let is_small = pack_bytes <= FEW_BYTES && largest_object <= Self::default().object_bytes;
-        let data_bytes = if is_small {
-            FEW_DATA_BYTES
-        } else {
-            let of_object = largest_object.saturating_mul(CHILD_DATA_PER_OBJECT_BYTE);
-            (CHILD_DATA_BYTES + CHILD_DATA_PER_BYTE * pack_bytes).saturating_add(of_object)
-        };
+    /// Of a pack whose largest object that git has to hold is so large, or as large as the configuration lets it be.
+    fn of_child(&self, pack_bytes: u64, largest_held: u64) -> ChildLimits {
+        let of_pack = pack_bytes.saturating_sub(PLAIN_PACK_BYTES);
+        let of_object = largest_held.max(self.object_bytes).saturating_sub(PLAIN_OBJECT_BYTES);
+        let besides = of_pack
+            .saturating_mul(CHILD_DATA_PER_BYTE)
+            .max(of_object.saturating_mul(CHILD_DATA_PER_OBJECT_BYTE));
         ChildLimits {
-            data_bytes: Some(data_bytes),
+            data_bytes: Some(CHILD_DATA_BYTES.saturating_add(besides)),
             cpu: Some(self.cpu),
+        }
+    }
+
+    /// How many threads may index a pack. None: as many as git likes.
+    fn threads(pack_bytes: u64) -> Option<usize> {
+        if pack_bytes <= FEW_BYTES {
+            Some(1)
+        } else {
+            (pack_bytes <= MANY_BYTES).then_some(2)
         }
     }
 }
@@ -455,13 +473,13 @@ impl<'r> Import<'r> {
         &self,
         objects: u32,
         pack_bytes: u64,
-        largest_object: u64,
+        largest_held: u64,
         is_whole: bool,
     ) -> Result<Intake<'_>, ImportError> {
         let pack = intake::Pack {
             objects,
             bytes: pack_bytes,
-            largest_object,
+            largest_held,
             is_whole,
         };
         let is_partial = self.repository.promisor()?.is_some();

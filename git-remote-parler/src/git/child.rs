@@ -98,6 +98,17 @@ impl GitChild {
         limit(&self.child, limits)
     }
 
+    /// Sets other limits than it was started with.
+    ///
+    /// # Errors
+    /// When the system allows only lower ones.
+    pub fn set_limits(&self, limits: ChildLimits) -> Result<(), GitError> {
+        limit(&self.child, limits).map_err(|source| GitError::Pipe {
+            command: self.command,
+            source,
+        })
+    }
+
     /// Writes all of `bytes` to the child's stdin. When the child has stopped reading, gives the reason it ended for.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), GitError> {
         let mut rest = bytes;
@@ -409,13 +420,13 @@ fn unblocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
 
 #[cfg(target_os = "linux")]
 fn limit(child: &Child, limits: ChildLimits) -> io::Result<()> {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
     let pid = Pid::from_child(child);
-    let set = |resource, most: u64, end: u64| {
+    let set = |resource, most: u64, end: Option<u64>| {
         let limit = Rlimit {
             current: Some(most),
-            maximum: Some(end),
+            maximum: end,
         };
         match prlimit(Some(pid), resource, limit) {
             // An already lower hard limit of ours is as good, and a child that has ended needs none.
@@ -424,13 +435,14 @@ fn limit(child: &Child, limits: ChildLimits) -> io::Result<()> {
         }
     };
     if let Some(bytes) = limits.data_bytes {
-        // A hard cap: a child that passes it fails, it cannot raise it again.
-        set(Resource::Data, bytes, bytes)?;
+        // A child that passes it fails. The hard limit stays, so that we can raise it; git raises none.
+        let hard = getrlimit(Resource::Data).maximum;
+        set(Resource::Data, hard.map_or(bytes, |hard| hard.min(bytes)), hard)?;
     }
     if let Some(cpu) = limits.cpu {
         // First a signal that says why. The other limit's is what anybody ends processes by.
         let seconds = cpu.as_secs().max(1);
-        set(Resource::Cpu, seconds, seconds + CPU_GRACE.as_secs())?;
+        set(Resource::Cpu, seconds, Some(seconds + CPU_GRACE.as_secs()))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::quarantine::Quarantine;
 use crate::repository::Repository;
 
-use super::{FEW_BYTES, ImportError, ImportLimits};
+use super::{ImportError, ImportLimits};
 
 /// What old tools wrote into commits, tags and trees of many honest histories; harmless. Everything else that fsck finds
 /// is an error: dangerous names above all, and what leaves open what an object says. Git at its strictest takes its own
@@ -17,6 +17,12 @@ badTimezone=warn,missingEmail=warn,missingNameBeforeEmail=warn,missingSpaceBefor
 missingSpaceBeforeEmail=warn,missingTaggerEntry=warn,multipleAuthors=warn,nulInCommit=warn,zeroPaddedDate=warn,\
 zeroPaddedFilemode=warn";
 
+/// A file larger than this that is no delta is checked piece by piece.
+const STREAMED_FILES: &str = "core.bigFileThreshold=32m";
+/// How git begins to say that it may have no more memory.
+const OUT_OF_MEMORY: &str = "Out of memory";
+/// What the user can do then.
+const MORE_MEMORY: &str = "; it may have more where parler.maxObjectSize is larger";
 /// git's exit code for arguments that it does not know.
 const USAGE: i32 = 129;
 /// Exit code of a pack that is whole and not self-contained.
@@ -40,8 +46,8 @@ enum Way {
 pub(super) struct Pack {
     pub(super) objects: u32,
     pub(super) bytes: u64,
-    /// The size of the largest object that it makes, in bytes. 0 where that is not known.
-    pub(super) largest_object: u64,
+    /// The size of the largest object that git has to hold as a whole, in bytes, as far as that is known.
+    pub(super) largest_held: u64,
     /// Whether it should need nothing from outside.
     pub(super) is_whole: bool,
 }
@@ -99,6 +105,16 @@ impl<'a> Intake<'a> {
             if replay.len() > REPLAY_BYTES {
                 self.replay = None;
             }
+        }
+        Ok(())
+    }
+
+    /// Lets the child hold objects of this size. It begins to when the last byte has come.
+    pub(super) fn make_room_for(&mut self, largest_held: u64) -> Result<(), ImportError> {
+        if largest_held > self.pack.largest_held {
+            self.pack.largest_held = largest_held;
+            self.child
+                .set_limits(self.limits.of_child(self.pack.bytes, largest_held))?;
         }
         Ok(())
     }
@@ -169,6 +185,7 @@ fn spawn(
     let command = match way {
         Way::Unpack => repository
             .command(Side::Import, "unpack-objects")
+            .setting(STREAMED_FILES)
             .args(["-q", &format!("--strict={HISTORIC}")]),
         Way::IndexThin | Way::IndexWhole => {
             let more = if way == Way::IndexThin {
@@ -176,17 +193,20 @@ fn spawn(
             } else {
                 "--check-self-contained-and-connected"
             };
+            // Each thread holds objects of its own. Without a number git takes all processors.
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            let threads = ImportLimits::threads(pack.bytes).map(|most| most.min(processors));
             repository
                 .command(Side::Import, "index-pack")
+                .setting(STREAMED_FILES)
                 .args(["--stdin", more, &format!("{fsck}{HISTORIC}")])
-                // Each thread holds objects of its own.
-                .args((pack.bytes <= FEW_BYTES).then_some("--threads=1"))
+                .args(threads.map(|most| format!("--threads={most}")))
                 .metered(&["-v"], &[])
         }
     };
     let command = command.arg(format!("--max-input-size={}", pack.bytes));
     let limited = command
-        .limits(limits.of_child(pack.bytes, pack.largest_object))
+        .limits(limits.of_child(pack.bytes, pack.largest_held))
         .patience(limits.patience)
         .answer_bytes(64 << 10);
     quarantine.around(limited).spawn()
@@ -200,7 +220,12 @@ fn is_index_answer(answer: &[u8], digits: usize) -> bool {
 /// A child that ended with a failure has judged the bundle; everything else is our own trouble.
 fn refused(error: GitError) -> ImportError {
     match error {
-        GitError::Failed { message, .. } => ImportError::Refused { message },
+        GitError::Failed { mut message, .. } => {
+            if message.starts_with(OUT_OF_MEMORY) {
+                message.push_str(MORE_MEMORY);
+            }
+            ImportError::Refused { message }
+        }
         error => error.into(),
     }
 }

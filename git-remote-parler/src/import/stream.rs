@@ -99,6 +99,7 @@ impl<'a> BundleStream<'a> {
                 && let Err(error) = scan
                     .feed(&self.buffer[..ready])
                     .map_err(ImportError::pack)
+                    .and_then(|()| child.make_room_for(scan.largest_held_bytes()))
                     .and_then(|()| child.feed(&self.buffer[..ready]))
             {
                 intake = Err(error);

@@ -28,8 +28,11 @@ const GROWTH: u64 = 2;
 /// How much may come of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanLimits {
-    /// Largest object, in bytes. A delta on a larger object that is here may make one of that object's size.
+    /// Largest object, in bytes.
     pub(crate) object_bytes: u64,
+    /// Largest of those that git has to hold as a whole: a delta, what it is made for and what it makes, and everything
+    /// that is no file. A delta on a larger object that is here may make one of twice that object's size.
+    pub(crate) held_bytes: u64,
     /// All objects together, in bytes.
     pub(crate) all_bytes: u64,
 }
@@ -56,6 +59,7 @@ pub(crate) struct PackScan<'s> {
     large: HashMap<u64, u64>,
     made_bytes: u64,
     largest_bytes: u64,
+    largest_held_bytes: u64,
     inflater: Decompress,
     inflated: Box<[u8]>,
 }
@@ -83,6 +87,8 @@ struct Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntryHeader {
     base: Base,
+    /// Whether it is a file as a whole, which git reads piece by piece.
+    is_file: bool,
     inflated_bytes: u64,
 }
 
@@ -111,6 +117,7 @@ impl<'s> PackScan<'s> {
             large: HashMap::new(),
             made_bytes: 0,
             largest_bytes: 0,
+            largest_held_bytes: 0,
             inflater: Decompress::new(true),
             inflated: vec![0; PIECE_BYTES].into_boxed_slice(),
         }
@@ -149,6 +156,11 @@ impl<'s> PackScan<'s> {
             State::Checksum(0) => Ok(self.largest_bytes),
             _ => Err(PackFlaw::Cut),
         }
+    }
+
+    /// The size of the largest object so far that git has to hold as a whole.
+    pub(crate) fn largest_held_bytes(&self) -> u64 {
+        self.largest_held_bytes
     }
 
     fn pack_header(&mut self, bytes: &[u8]) -> Result<usize, PackFlaw> {
@@ -199,7 +211,11 @@ impl<'s> PackScan<'s> {
     fn begin_content(&mut self, entry: EntryHeader, begins: u64) -> Result<(), PackFlaw> {
         self.left -= 1;
         // Of a delta, this is the size of the delta.
-        self.check_object(entry.inflated_bytes, self.limits.object_bytes)?;
+        if entry.is_file {
+            self.check_object(entry.inflated_bytes, self.limits.object_bytes)?;
+        } else {
+            self.check_held(entry.inflated_bytes, self.limits.held_bytes)?;
+        }
         let depth = match entry.base {
             Base::Nothing => 0,
             Base::Named(_) => 1,
@@ -269,11 +285,11 @@ impl<'s> PackScan<'s> {
         let object_bytes = if base == Base::Nothing {
             content.entry.inflated_bytes
         } else {
-            let (_, rest) = read_size(&content.sizes)?;
+            let (of, rest) = read_size(&content.sizes)?;
             let (made, _) = read_size(rest)?;
-            let most = self.most_for(begins, base, made);
-            self.check_object(made, most)?;
-            if most > self.limits.object_bytes {
+            let most = self.most_for(begins, base, of.max(made));
+            self.check_held(of.max(made), most)?;
+            if most > self.limits.held_bytes {
                 self.large.insert(begins, most);
             }
             made
@@ -292,16 +308,21 @@ impl<'s> PackScan<'s> {
         Ok(())
     }
 
-    /// How large the object of a delta may be.
-    fn most_for(&self, begins: u64, base: Base, made: u64) -> u64 {
-        let limit = self.limits.object_bytes;
+    /// How large the object of a delta may be, and what it is made of. The larger of them is `largest`.
+    fn most_for(&self, begins: u64, base: Base, largest: u64) -> u64 {
+        let limit = self.limits.held_bytes;
         let of_base = match base {
             // Asked only where it matters: a look for what is not here is slow.
-            Base::Named(id) if made > limit => (self.sizes)(&id).map(|bytes| bytes.saturating_mul(GROWTH)),
+            Base::Named(id) if largest > limit => (self.sizes)(&id).map(|bytes| bytes.saturating_mul(GROWTH)),
             Base::Before(distance) => self.large.get(&(begins - distance)).copied(),
             _ => None,
         };
         of_base.unwrap_or_default().max(limit)
+    }
+
+    fn check_held(&mut self, bytes: u64, most: u64) -> Result<(), PackFlaw> {
+        self.largest_held_bytes = self.largest_held_bytes.max(bytes);
+        self.check_object(bytes, most)
     }
 
     fn check_object(&self, bytes: u64, most: u64) -> Result<(), PackFlaw> {
@@ -332,7 +353,9 @@ impl EntryHeader {
             last = *byte;
             used += 1;
         }
-        let base = match first >> 4 & 7 {
+        let kind = first >> 4 & 7;
+        let is_file = kind == 3;
+        let base = match kind {
             1..=4 => Base::Nothing,
             6 => match read_distance(&bytes[used..])? {
                 Some((distance, length)) => {
@@ -350,7 +373,11 @@ impl EntryHeader {
             },
             _ => return Err(PackFlaw::Entry),
         };
-        let entry = Self { base, inflated_bytes };
+        let entry = Self {
+            base,
+            is_file,
+            inflated_bytes,
+        };
         Ok(Some((entry, used)))
     }
 }

@@ -151,6 +151,11 @@ impl Pack {
         self
     }
 
+    /// The entries alone.
+    pub(super) fn entries(self) -> Vec<u8> {
+        self.body
+    }
+
     /// The pack, with its right count and checksum.
     pub(super) fn end(self) -> Vec<u8> {
         let objects = self.objects;

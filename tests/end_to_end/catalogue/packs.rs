@@ -213,6 +213,49 @@ fn i11_what_is_just_small_enough_costs_little_too() {
     stage.refuses_cheaply(&bundle(&stage, &commits.end()), "memory", "commits of 110 MiB");
 }
 
+/// What is larger goes to git as it comes, and may become more; it is to cost no more memory.
+#[test]
+fn i11_a_large_pack_costs_little_too() {
+    let world = world();
+    let stage = Stage::new(&world);
+    let noise = Pack::new().blob(&crate::noise(33 << 20, 1)).entries();
+    let beside_noise = || Pack::new().bytes(&noise);
+    let zeros = vec![0; 300 << 20];
+    let large = |pack: Pack, byte: u8| pack.blob(&vec![byte; 1 << 20]).delta(&repeat(1 << 20, 120));
+    let again = |pack: Pack, byte: u8| pack.delta(&append(120 << 20, &[byte]));
+    let cases = [
+        ("a file of 300 MiB", beside_noise().blob(&zeros), "bundle"),
+        (
+            "two histories of a file of 120 MiB",
+            again(large(again(large(beside_noise(), 1), 2), 3), 4),
+            "bundle",
+        ),
+        (
+            "a file of 200 MiB that is made of another",
+            beside_noise().blob(&[1; 1 << 20]).delta(&repeat(1 << 20, 200)),
+            "parler.maxObjectSize",
+        ),
+        (
+            "a tree of 300 MiB",
+            beside_noise().object(TREE, &zeros),
+            "parler.maxObjectSize",
+        ),
+        (
+            "files of 10 GiB together",
+            (0..85).fold(beside_noise().blob(&[1; 1 << 20]), |pack, step| match step {
+                0 => pack.delta(&repeat(1 << 20, 120)),
+                _ => pack.delta(&append(120 << 20, b"x")).delta(&repeat(120 << 20, 1)),
+            }),
+            "parler.maxObjectSize",
+        ),
+    ];
+    for (what, pack, words) in cases {
+        let pack = bundle(&stage, &pack.end());
+        assert!(pack.len() > 32 << 20);
+        stage.refuses_cheaply(&pack, words, what);
+    }
+}
+
 #[test]
 fn i11_a_tree_of_trees_is_a_few_objects_until_it_is_checked_out() {
     let world = world();

@@ -11,7 +11,8 @@ use super::*;
 
 const HASH: Kind = Kind::Sha1;
 const LIMITS: ScanLimits = ScanLimits {
-    object_bytes: 1000,
+    object_bytes: 1500,
+    held_bytes: 1000,
     all_bytes: 5000,
 };
 const NOTHING: Sizes<'static> = &|_| None;
@@ -156,12 +157,32 @@ fn few_bytes_do_not_become_very_many() {
         Err(PackFlaw::Expands { bytes, most, .. }) => (bytes, most),
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(Pack::of(1).blob(&[0; 1001]), NOTHING), (1001, 1000));
+    assert_eq!(refused(Pack::of(1).blob(&[0; 1501]), NOTHING), (1501, 1500));
     // What is announced is enough.
+    for (header, most) in [
+        (Header::Blob, 1500),
+        (Header::Tree, 1000),
+        (Header::Commit, 1000),
+        (Header::Tag, 1000),
+    ] {
+        assert_eq!(
+            refused(Pack::of(1).with(header, 1 << 60, b""), NOTHING),
+            (1 << 60, most)
+        );
+        let size = u32::try_from(most).unwrap();
+        let largest = Pack::of(1).with(header, most, &vec![0; size as usize]).end();
+        assert_eq!(scan(&largest, NOTHING), Ok(most));
+    }
+    // What a delta builds on is held as well, and so is the delta.
     assert_eq!(
-        refused(Pack::of(1).with(Header::Blob, 1 << 60, b""), NOTHING),
-        (1 << 60, 1000)
+        refused(Pack::of(2).blob(&[0; 1100]).delta(1100, 1), NOTHING),
+        (1100, 1000)
     );
+    let base_distance = 1; // nobody looks
+    let long = Pack::of(2)
+        .blob(b"")
+        .with(Header::OfsDelta { base_distance }, 1001, &[0; 1001]);
+    assert_eq!(refused(long, NOTHING), (1001, 1000));
     assert_eq!(
         refused(Pack::of(2).blob(&[0; 999]).delta(999, 1001), NOTHING),
         (1001, 1000)
