@@ -76,6 +76,15 @@ fn what_a_tool_found_is_shown_where_a_ci_system_looks() {
         issues
     );
 
+    // All that was said of a commit, the newest of each context.
+    let other = "ci post --room build --context test --status success --commit HEAD";
+    alice.parler(other).success();
+    let all = place.user().git("rev-parse HEAD").success().word().to_owned();
+    let of_commit = format!("ci annotate --commit {all} --room build --format junit");
+    let suites = bob.parler(of_commit).success();
+    suites.says("<testsuite name=\"lint\"").says("<testsuite name=\"test\"");
+    bob.parler("ci annotate --room build --format junit").code(3);
+
     // In the next commit the line is another one, and the finding the same.
     place.commit("new.txt", "zero\none\n  let a = b;\n");
     let moved = post(&alice, &place, "lint.sarif", &sarif(3).to_string());

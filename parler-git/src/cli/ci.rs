@@ -15,15 +15,18 @@ pub(crate) struct Ci {
 pub(crate) enum CiVerb {
     /// Post how a commit stands, what was found in it and the commits that mend it, in one message
     Post(Box<CiPost>),
-    /// Write what a message says of a commit in a form in which a CI system shows it
+    /// Write what was said of a commit in a form in which a CI system shows it
     Annotate(CiAnnotate),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CiAnnotate {
-    /// The number of the message
+    /// The number of a message [default: all that counts of what was said of the commit]
     #[arg(value_name = "N")]
-    pub(crate) message: String,
+    pub(crate) message: Option<String>,
+    /// The commit: a revision, or a full id [default: HEAD]
+    #[arg(long, value_name = "REV", conflicts_with = "message")]
+    pub(crate) commit: Option<String>,
     /// The form: workflow commands, and the step's summary, for GitHub; a Code Quality report for GitLab; JUnit's XML; SARIF
     #[arg(long)]
     pub(crate) format: AnnotationWord,

@@ -27,6 +27,8 @@ use crate::time::parse_ttl;
 mod commit;
 pub(super) mod jobs;
 
+pub(super) use commit::statuses;
+
 /// How far before a handoff those are looked for that it revises: a page.
 const EARLIER_MESSAGES: u32 = MAX_PAGE_MESSAGES;
 /// Longest `--timeout`.

@@ -1,4 +1,4 @@
-//! `git parler ci annotate`: what a message says of a commit, in a form in which a CI system shows it. Acknowledges nothing.
+//! `git parler ci annotate`: what was said of a commit, in one message or in all that count, in a form in which a CI system shows it. Acknowledges nothing.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,8 +7,10 @@ use std::path::Path;
 use parler_protocol::{Message, Part, ReviewPart, Seq};
 use serde_json::json;
 
+use super::named_commit;
 use crate::ci::annotations::AnnotationFormat;
 use crate::cli::{AnnotationWord, CiAnnotate};
+use crate::commands::status::statuses;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::Reference;
@@ -32,11 +34,15 @@ impl From<AnnotationWord> for AnnotationFormat {
 }
 
 pub(super) fn run(context: &Context, args: &CiAnnotate, output: &mut Output) -> Result<()> {
-    let seq = Reference::require(&args.message)?.number.ok_or_else(|| {
-        let what = format_args!("'{}' is not the number of a message", args.message).to_string();
-        Error::usage(what)
-    })?;
-    let reviews = reviews(context, seq, output)?;
+    let number = |named: &String| {
+        let number = Reference::require(named)?.number;
+        number.ok_or_else(|| Error::usage(format_args!("'{named}' is not the number of a message").to_string()))
+    };
+    let seq = args.message.as_ref().map(number).transpose()?;
+    let reviews = match seq {
+        Some(seq) => of_message(context, seq, output)?,
+        None => of_commit(context, args.commit.as_deref().unwrap_or("HEAD"), output)?,
+    };
     let format = AnnotationFormat::from(args.format);
     let written = write(format, &reviews)?;
     let file = args
@@ -55,7 +61,8 @@ pub(super) fn run(context: &Context, args: &CiAnnotate, output: &mut Output) -> 
     };
     if written.left_out > 0 {
         let count = text::count(written.left_out, "finding");
-        output.remark(&format!("{count} left out: git parler show {seq}"));
+        let show = seq.map(|seq| format!(": git parler show {seq}")).unwrap_or_default();
+        output.remark(&format!("{count} left out{show}"));
     }
     let found: usize = reviews.iter().map(|review| review.findings.len()).sum();
     if output.is_json() {
@@ -79,7 +86,7 @@ pub(super) fn run(context: &Context, args: &CiAnnotate, output: &mut Output) -> 
 }
 
 /// What a message says of commits: only of one that is its sender's.
-fn reviews(context: &Context, seq: Seq, output: &mut Output) -> Result<Vec<ReviewPart>> {
+fn of_message(context: &Context, seq: Seq, output: &mut Output) -> Result<Vec<ReviewPart>> {
     let room = context.room()?;
     let client = context.client()?;
     let hub = client.hub_id()?;
@@ -92,14 +99,31 @@ fn reviews(context: &Context, seq: Seq, output: &mut Output) -> Result<Vec<Revie
         let what = format_args!("message {seq} is not to be believed");
         return Err(Error::new(ErrorKind::Refused, what).then(format!("git parler show {seq}")));
     };
-    let reviews = of_message(message);
+    let reviews = reviews_of(message);
     if reviews.is_empty() {
         return Err(not_found(format_args!("message {seq} says nothing of a commit")));
     }
     Ok(reviews)
 }
 
-fn of_message(message: &Message) -> Vec<ReviewPart> {
+/// What was said of a commit, the newest of each repository and context.
+fn of_commit(context: &Context, revision: &str, output: &mut Output) -> Result<Vec<ReviewPart>> {
+    let commit = named_commit(context.repository_if_any(), revision)?;
+    let room = context.room()?;
+    let client = context.client()?;
+    let statuses = statuses(context, &client, room.clone(), commit)?;
+    output.warn(&context.trust().warnings());
+    let reviews: Vec<_> = statuses.counting(&[]).map(|stated| stated.part.clone()).collect();
+    match reviews.is_empty() {
+        true => {
+            let what = format_args!("nobody has said how commit {commit} stands in '{room}'").to_string();
+            Err(Error::new(ErrorKind::NotFound, what))
+        }
+        false => Ok(reviews),
+    }
+}
+
+fn reviews_of(message: &Message) -> Vec<ReviewPart> {
     let review = |part: &Part| match part {
         Part::Review(review) => Some(review.clone()),
         _ => None,

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use parler_client::ReadFrom;
+use parler_client::{Client, ReadFrom};
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
-use parler_protocol::{ChainHash, Head, Oid, RoomName, Seq, StatusContext};
+use parler_protocol::{ChainHash, Head, HubId, Oid, RoomName, Seq, StatusContext};
 use serde_json::{Value, json};
 
 use super::LONGEST;
@@ -42,33 +42,11 @@ pub(super) fn run(context: &Context, args: &Status, revision: &str, output: &mut
     let deadline = wait.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let room = context.room()?;
     let client = context.client()?;
-    let hub = client.hub_id()?;
-    let (trust, me) = (context.trust(), client.identity());
     let mut statuses = Statuses::of(commit);
-    let mut log = Log {
-        head: Head {
-            seq: Seq::ZERO,
-            h: ChainHash::start(&hub, &room),
-        },
-        room,
-        at: Seq::ZERO,
-    };
+    let mut log = Log::begin(context, &client, room)?;
     loop {
-        // All that there is: what was said of a commit may be anywhere in the log.
-        loop {
-            let mut page = read_page(&client, &hub, &log.room, Some(log.at), MAX_PAGE_MESSAGES)?;
-            (log.room, log.head) = (page.room, page.head);
-            trust.read_on(&hub, &log.room, me, log.at, &mut page.entries);
-            page.entries.iter().for_each(|entry| statuses.add(entry));
-            match page.entries.last() {
-                Some(last) => log.at = last.seq,
-                None => break,
-            }
-            if log.at >= log.head.seq {
-                break;
-            }
-        }
-        output.warn(&trust.warnings());
+        log.read_on(&mut statuses)?;
+        output.warn(&context.trust().warnings());
         let verdict = statuses.verdict(&required);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let is_known = matches!(verdict, Verdict::Good | Verdict::Bad);
@@ -93,11 +71,59 @@ pub(super) fn run(context: &Context, args: &Status, revision: &str, output: &mut
     }
 }
 
+/// What was said of a commit in the room, as far as it counts.
+///
+/// # Errors
+/// As every reading of a room.
+pub(crate) fn statuses(context: &Context, client: &Client, room: RoomName, commit: Oid) -> Result<Statuses> {
+    let mut statuses = Statuses::of(commit);
+    Log::begin(context, client, room)?.read_on(&mut statuses)?;
+    Ok(statuses)
+}
+
 /// How far the room was read.
-struct Log {
+struct Log<'a> {
+    context: &'a Context,
+    client: &'a Client,
+    hub: HubId,
     room: RoomName,
     head: Head,
     at: Seq,
+}
+
+impl<'a> Log<'a> {
+    fn begin(context: &'a Context, client: &'a Client, room: RoomName) -> Result<Self> {
+        let hub = client.hub_id()?;
+        Ok(Self {
+            context,
+            client,
+            head: Head {
+                seq: Seq::ZERO,
+                h: ChainHash::start(&hub, &room),
+            },
+            hub,
+            room,
+            at: Seq::ZERO,
+        })
+    }
+
+    /// All that there is: what was said of a commit may be anywhere in the log.
+    fn read_on(&mut self, statuses: &mut Statuses) -> Result<()> {
+        let (trust, me) = (self.context.trust(), self.client.identity());
+        loop {
+            let mut page = read_page(self.client, &self.hub, &self.room, Some(self.at), MAX_PAGE_MESSAGES)?;
+            (self.room, self.head) = (page.room, page.head);
+            trust.read_on(&self.hub, &self.room, me, self.at, &mut page.entries);
+            page.entries.iter().for_each(|entry| statuses.add(entry));
+            match page.entries.last() {
+                Some(last) => self.at = last.seq,
+                None => return Ok(()),
+            }
+            if self.at >= self.head.seq {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// What was found.
