@@ -232,7 +232,10 @@ fn a_long_backlog_fits_into_a_turn() {
     let news = host.done("recv", json!({ "room": "build" }));
     assert!(news.to_string().len() < 40_000, "{}", news.to_string().len());
     assert_eq!(news["handoffs"][0]["next"], "look");
-    assert_eq!(news["cursor"], 21);
+    // What was not shown is not acknowledged.
+    assert_eq!((&news["cursor"], &news["head"]), (&json!(20), &json!(21)));
+    let rest = host.done("recv", json!({ "room": "build" }));
+    assert_eq!((&rest["messages"][0]["seq"], &rest["cursor"]), (&json!(21), &json!(21)));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) const MCP: &[Section] = &[
                 "recv",
                 "What is new in a room, handoffs to this agent first; acknowledges it.",
             ),
-            Term("show", "One message whole."),
+            Term("show", "One message, as much of it as a turn can hold."),
             Term("apply", "Imports the commits of a handoff under refs/parler/."),
             Term("handoff", "Hands the next step over, with a branch or commit."),
             Term("send", "Posts a text."),

@@ -5,6 +5,7 @@ use std::process::Output;
 use serde_json::{Map, Value, json};
 
 use super::tools::Call;
+use crate::visible_json;
 
 /// Most characters of an answer. Hosts warn at 10,000 tokens and cut at 25,000.
 const MOST_CHARACTERS: usize = 30_000;
@@ -12,6 +13,8 @@ const MOST_CHARACTERS: usize = 30_000;
 const MOST_OF_TEXT: usize = 12_000;
 /// Shortest to which texts are cut so that more of them have room.
 const LEAST_OF_TEXT: usize = 200;
+/// Longest list inside of the items of another while there is too much, such as the refs of a push.
+const LONGEST_INSIDE: usize = 10;
 /// Most lines of what a verb says on the side, and most characters of each.
 const MOST_NOTES: usize = 20;
 const MOST_OF_NOTE: usize = 500;
@@ -61,12 +64,19 @@ fn bounded(answer: Map<String, Value>, most: usize) -> Value {
     let mut answer = Value::Object(answer);
     let mut left_out = Map::new();
     let mut longest = MOST_OF_TEXT;
-    cut_texts(&mut answer, longest);
+    let mut is_short_inside = false;
+    if size(&answer) > most {
+        cut_texts(&mut answer, longest);
+    }
     while size(&answer) > most {
         if longest > LEAST_OF_TEXT {
             longest = (longest / 2).max(LEAST_OF_TEXT);
             // The first of what is for this agent stays as it is, as long as it alone is not too much.
             cut_texts_behind_the_first(&mut answer, longest);
+            continue;
+        }
+        if !std::mem::replace(&mut is_short_inside, true) {
+            shorten_inside(&mut answer);
             continue;
         }
         match shorten_longest_list(&mut answer) {
@@ -81,14 +91,15 @@ fn bounded(answer: Map<String, Value>, most: usize) -> Value {
         }
     }
     if !left_out.is_empty() {
-        left_out.insert("read".to_owned(), "git parler log".into());
+        left_out.insert("read".to_owned(), "recv with since, or show".into());
         answer["leftOut"] = Value::Object(left_out);
     }
     answer
 }
 
 fn size(value: &Value) -> usize {
-    value.to_string().chars().count()
+    // As it is written: hidden characters take more room than they have.
+    visible_json::to_string(value).map_or(0, |text| text.chars().count())
 }
 
 fn cut_texts(value: &mut Value, most: usize) {
@@ -118,6 +129,32 @@ fn cut(text: &mut String, most: usize) {
         let more = text[end..].chars().count();
         text.truncate(end);
         text.push_str(&format!("… {more} characters more"));
+    }
+}
+
+/// Shortens the lists inside of the items of others.
+fn shorten_inside(answer: &mut Value) {
+    let Value::Object(fields) = answer else { return };
+    for field in fields.values_mut() {
+        match field {
+            Value::Array(items) => items.iter_mut().for_each(shorten_lists),
+            other => shorten_lists(other),
+        }
+    }
+}
+
+fn shorten_lists(value: &mut Value) {
+    match value {
+        Value::Array(items) => {
+            let more = items.len().saturating_sub(LONGEST_INSIDE);
+            items.truncate(LONGEST_INSIDE);
+            items.iter_mut().for_each(shorten_lists);
+            if more > 0 {
+                items.push(format!("… {more} more").into());
+            }
+        }
+        Value::Object(fields) => fields.values_mut().for_each(shorten_lists),
+        _ => {}
     }
 }
 
@@ -181,8 +218,19 @@ mod tests {
     }
 
     #[test]
+    fn hidden_characters_and_long_lists_inside_count_as_they_are_written() {
+        let refs: Vec<_> = (0..1500)
+            .map(|number| json!({ "name": format!("refs/tags/v{number}") }))
+            .collect();
+        let message = json!({ "seq": 1, "parts": [{ "text": "\u{e0041}".repeat(12_000) }, { "updates": refs }] });
+        let answer = answer(json!({ "messages": [message] }));
+        assert!(size(&answer) <= MOST_CHARACTERS, "{}", size(&answer));
+        assert_eq!(answer["messages"][0]["parts"][1]["updates"][10], "… 1490 more");
+    }
+
+    #[test]
     fn a_tree_of_lists_ends_somewhere() {
         let deep = json!({ "a": { "b": vec![vec!["y".repeat(300); 100]; 10] } });
-        assert!(size(&answer(deep)) > 0);
+        assert!(size(&answer(deep)) <= MOST_CHARACTERS);
     }
 }
