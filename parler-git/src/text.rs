@@ -46,7 +46,8 @@ impl Extent {
 }
 
 fn push_visible(out: &mut String, character: char) {
-    if is_hidden(character) {
+    // `##[..]` is a command to GitHub's runner wherever in a line of a step it stands.
+    if is_hidden(character) || character == '[' && out.ends_with("##") {
         out.extend(character.escape_unicode());
     } else {
         out.push(character);

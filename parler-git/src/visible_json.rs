@@ -30,7 +30,9 @@ impl Formatter for Visible {
 fn write_visible<W: Write + ?Sized>(writer: &mut W, fragment: &str) -> io::Result<()> {
     let mut written = 0;
     for (at, character) in fragment.char_indices() {
-        if character > '~' && is_hidden(character) {
+        // `##[..]` is a command to GitHub's runner wherever in a line of a step it stands.
+        let is_command = character == '[' && fragment[..at].ends_with("##");
+        if is_command || character > '~' && is_hidden(character) {
             writer.write_all(&fragment.as_bytes()[written..at])?;
             for unit in character.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;

@@ -9,7 +9,7 @@ use parler_protocol::{Oid, TreePath};
 use super::{Repository, tree_of};
 
 /// Larger files are not read: how many lines they have is not known.
-const MAX_BLOB_BYTES: u64 = 64 << 20; // 64 MiB
+const MAX_BLOB_BYTES: u64 = 8 << 20; // 8 MiB
 
 /// What a path means in a commit's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,8 @@ pub struct Places<'r> {
 
 enum Found {
     Nothing(Place),
-    Content(Vec<u8>),
+    /// With how many lines it has.
+    Content(Vec<u8>, u64),
 }
 
 impl Repository {
@@ -64,11 +65,11 @@ impl Places<'_> {
             self.last = Some((path.clone(), find(self.repository, &self.commit, path)));
         }
         match &self.last {
-            Some((_, Found::Content(content))) => {
+            Some((_, Found::Content(content, count))) => {
                 let number = line.map(|line| line.get() as usize - 1);
                 let asked = number.and_then(|number| content.as_bstr().lines().nth(number));
                 Place::File(Some(Lines {
-                    count: content.as_bstr().lines().count() as u64,
+                    count: *count,
                     asked: asked.map(|line| line.to_str_lossy().into_owned()),
                 }))
             }
@@ -99,8 +100,13 @@ fn find(repository: &Repository, commit: &Oid, path: &TreePath) -> Found {
             Some(_) if mode.is_tree() => tree = id,
             Some(_) => return Found::Nothing(Place::Nowhere),
             None if mode.is_blob_or_symlink() => {
-                let content = content(&local, id);
-                return content.map_or(Found::Nothing(Place::File(None)), Found::Content);
+                return match content(&local, id) {
+                    Some(content) => {
+                        let count = content.as_bstr().lines().count() as u64;
+                        Found::Content(content, count)
+                    }
+                    None => Found::Nothing(Place::File(None)),
+                };
             }
             None => return Found::Nothing(Place::NoFile),
         }

@@ -92,8 +92,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A text that would like to be more than that wherever it stands.
-    pub(super) const HOSTILE: &str =
-        "50% off\r\n::error::mine\n::stop-commands::x\n]]></failure><b>|`\"}]\u{1b}[2J\u{202e}";
+    pub(super) const HOSTILE: &str = "50% off\r\n::error::mine\n::stop-commands::x\n]]></failure><b>|`\"}]\u{1b}[2J\u{202e} ##[add-mask]x www.evil.example \u{ffff}";
 
     pub(super) fn review(context: &str, findings: Value) -> ReviewPart {
         serde_json::from_value(json!({

@@ -41,7 +41,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// Fits what was reported. `place` says what a path is in the commit; paths below `work_dir` are the tree's.
     pub(crate) fn fit(
-        reported: Vec<Reported>,
+        mut reported: Vec<Reported>,
         secrets: &Secrets,
         work_dir: Option<&Path>,
         mut place: impl FnMut(&TreePath, Option<NonZeroU32>) -> Place,
@@ -49,6 +49,10 @@ impl Findings {
         let mut fitted = Self::default();
         let mut prints = Prints::default();
         let mut misplaced = Vec::new();
+        let all = reported.len();
+        // Of those that are equally bad the first stay first. Before their places are looked at, which costs the most.
+        reported.sort_by_key(|found| found.severity);
+        reported.truncate(MAX_FINDINGS);
         let mut findings: Vec<Finding> = reported
             .into_iter()
             .map(|found| {
@@ -77,11 +81,8 @@ impl Findings {
                 }
             })
             .collect();
-        // Of those that are equally bad the first stay first.
-        findings.sort_by_key(|found| found.severity);
-        let all = findings.len();
         let mut bytes = 0;
-        let fitting = findings.iter().take(MAX_FINDINGS).take_while(|found| {
+        let fitting = findings.iter().take_while(|found| {
             bytes += serde_json::to_vec(found).map_or(MAX_FINDINGS_BYTES, |json| json.len() + 1);
             bytes <= MAX_FINDINGS_BYTES
         });

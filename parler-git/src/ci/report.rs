@@ -13,6 +13,9 @@ mod sarif;
 /// Largest report that is read.
 pub(crate) const MAX_REPORT_BYTES: u64 = 32 << 20; // 32 MiB
 
+/// Most bytes of all texts of a report: more than one has that says each thing once, or the name of a test a few times.
+const MAX_TEXT_BYTES: usize = 3 * MAX_REPORT_BYTES as usize;
+
 /// The version of the form that this program documents.
 const VERSION: u32 = 1;
 
@@ -71,6 +74,25 @@ pub(crate) struct Reported {
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) fingerprint: Option<String>,
+}
+
+/// Findings while a report is read.
+#[derive(Default)]
+struct Collected {
+    findings: Vec<Reported>,
+    bytes: usize,
+}
+
+impl Collected {
+    fn push(&mut self, found: Reported) -> Result<(), String> {
+        let others = [&found.path, &found.rule, &found.fingerprint];
+        self.bytes += found.text.len() + others.into_iter().flatten().map(String::len).sum::<usize>();
+        if self.bytes > MAX_TEXT_BYTES {
+            return Err("it says one long text again and again".to_owned());
+        }
+        self.findings.push(found);
+        Ok(())
+    }
 }
 
 impl ReportFormat {

@@ -15,16 +15,22 @@ const WORDS: &[&str] = &[
     "ACCESS_KEY",
     "APIKEY",
     "API_KEY",
+    "AUTH_CONFIG",
     "CREDENTIAL",
+    "DATABASE_URL",
     "DEPLOY_KEY",
     "ENCRYPTION_KEY",
+    "GPG_KEY",
     "PASSPHRASE",
     "PASSWD",
     "PASSWORD",
     "PRIVATE_KEY",
     "SECRET",
     "SIGNING_KEY",
+    "SSH_KEY",
     "TOKEN",
+    "_PASS",
+    "_PWD",
 ];
 
 /// Values that nobody else may see.

@@ -107,7 +107,7 @@ fn plain(said: &str) -> String {
     for character in text::lines(said).join("\n").chars() {
         match character {
             '\n' => plain.push_str("<br>"),
-            ' ' | '/' | '.' => plain.push(character),
+            ' ' | '/' => plain.push(character),
             character if character.is_ascii() && !character.is_ascii_alphanumeric() => {
                 plain.push_str(&format!("&#{};", u32::from(character)));
             }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(
             written.text,
             "::error file=src/a b%3Ac%2Cd.rs,line=3,endLine=5,title=lint%3A R1::50%25 off%0A::error::mine%0A\
-             ::stop-commands::x%0A]]></failure><b>|`\"}]\\u{1b}[2J\\u{202e}\n\
+             ::stop-commands::x%0A]]></failure><b>|`\"}]\\u{1b}[2J\\u{202e} ##\\u{5b}add-mask]x www.evil.example \u{ffff}\n\
              ::warning file=b.rs,title=lint::so so\n\
              ::notice title=lint::by the way\n"
         );
@@ -162,6 +162,7 @@ mod tests {
             !page.contains(['`', '\u{1b}', '\u{202e}']) && !page.contains("<b>"),
             "{page}"
         );
+        assert!(!page.contains("www."), "{page}");
         assert!(page.contains("### tests / linux: failure"));
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
             *before += 1;
             let print = match *before {
                 1 => print,
-                again => format!("{print}-{again}"),
+                again => format!("{print}:{again}:{}", path.as_str()),
             };
             let line = finding.line.map_or(1, std::num::NonZeroU32::get);
             let mut lines = json!({ "begin": line });
@@ -91,7 +91,7 @@ mod tests {
                 "fingerprint": { "type": "string", "minLength": 1 },
                 "severity": { "enum": ["info", "minor", "major", "critical", "blocker"] },
                 "location": { "type": "object", "required": ["path", "lines"], "properties": {
-                    "path": { "type": "string", "pattern": "^[^./]" },
+                    "path": { "type": "string", "pattern": "^[^/]" },
                     "lines": { "type": "object", "required": ["begin"], "properties": { "begin": { "type": "integer", "minimum": 1 } } },
                 } },
             },

@@ -1,4 +1,4 @@
-//! JUnit's XML: a suite for each review, a failed test for each finding, and one that passed where nothing was found.
+//! JUnit's XML: a suite for each review, a failed test for each finding, and one of the status where nothing is to be mended.
 
 use parler_protocol::{CommitStatus, Finding, ReviewPart, Severity};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -14,7 +14,7 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
     for review in reviews {
         let mut suite = TestSuite::new(shown(review.context.as_str()));
         suite.add_test_cases(review.findings.iter().map(|finding| test(review, finding)));
-        if review.findings.is_empty() {
+        if review.findings.iter().all(|finding| finding.severity == Severity::Note) {
             suite.add_test_case(verdict(review));
         }
         report.add_test_suite(suite);
@@ -41,7 +41,7 @@ fn test(review: &ReviewPart, finding: &Finding) -> TestCase {
     };
     let said = finding.text.as_str();
     let first = text::one_line(said.lines().next().unwrap_or_default());
-    status.set_message(first);
+    status.set_message(shown(&first));
     status.set_type(finding.severity.as_str());
     status.set_description(shown(said));
     let mut test = TestCase::new(shown(&name), status);
@@ -55,7 +55,7 @@ fn test(review: &ReviewPart, finding: &Finding) -> TestCase {
     test
 }
 
-/// A review without findings is one test: that of its status.
+/// A review in which nothing is to be mended has one test more: that of its status.
 fn verdict(review: &ReviewPart) -> TestCase {
     let mut status = match review.status {
         CommitStatus::Success => TestCaseStatus::success(),
@@ -73,7 +73,8 @@ fn verdict(review: &ReviewPart) -> TestCase {
 
 /// A text without hidden characters, which XML does not have at all; a line of it is not a line of the file, as anywhere.
 fn shown(said: &str) -> String {
-    text::continued(said)
+    // What XML does not have and Unicode calls no character.
+    text::continued(said).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
 #[cfg(test)]

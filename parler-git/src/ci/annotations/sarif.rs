@@ -1,8 +1,8 @@
-//! SARIF 2.1.0: a run for each review.
+//! SARIF 2.1.0: a run for each review, with its findings in files. GitHub refuses a log with a result that is in none.
 //!
 //! Source: the standard, and what GitHub's code scanning takes of it.
 
-use parler_protocol::{Finding, ReviewPart};
+use parler_protocol::{Finding, ReviewPart, RunUrl};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -34,24 +34,33 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
     let text = visible_json::to_string(&log).map_err(|error| error.to_string())?;
     Ok(Written {
         text: text + "\n",
-        left_out: reviews.iter().map(|review| review.omitted).sum(),
+        left_out: reviews
+            .iter()
+            .map(|review| review.omitted + (review.findings.len() - placed(review).count()) as u64)
+            .sum(),
     })
+}
+
+fn placed(review: &ReviewPart) -> impl Iterator<Item = &Finding> {
+    review.findings.iter().filter(|finding| finding.path.is_some())
 }
 
 fn run(review: &ReviewPart) -> Value {
     let mut rules: Vec<&str> = Vec::new();
-    for finding in &review.findings {
+    for finding in placed(review) {
         let rule = rule_of(review, finding);
         if !rules.contains(&rule) {
             rules.push(rule);
         }
     }
-    let results = review.findings.iter().map(|finding| result(review, finding, &rules));
+    let results = placed(review).map(|finding| result(review, finding, &rules));
     let mut driver = json!({
         "name": review.context,
         "rules": rules.iter().map(|rule| json!({ "id": rule })).collect::<Vec<_>>(),
     });
-    if let Some(url) = &review.url {
+    // A page's address may hold what no address of the standard does.
+    let is_plain = |url: &&RunUrl| !url.as_str().contains(['"', '<', '>', '\\', '^', '`', '{', '|', '}']);
+    if let Some(url) = review.url.as_ref().filter(is_plain) {
         driver["informationUri"] = json!(url);
     }
     json!({
@@ -115,8 +124,8 @@ mod tests {
         let reviews = reviews();
         let text = write(&reviews).unwrap().text;
         let report = ReportFormat::of(text.as_bytes()).read(text.as_bytes()).unwrap();
-        let findings = &reviews[0].findings;
-        assert_eq!(report.findings.len(), findings.len());
+        let findings: Vec<_> = placed(&reviews[0]).collect();
+        assert_eq!((report.findings.len(), findings.len()), (2, 2));
         for (read, written) in report.findings.iter().zip(findings) {
             assert_eq!(read.path.as_deref(), written.path.as_ref().map(|path| path.as_str()));
             assert_eq!((read.line, read.severity), (written.line, written.severity));

@@ -3,14 +3,23 @@
 
 use std::num::NonZeroU32;
 
+use data_encoding::HEXLOWER;
 use parler_protocol::Severity;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{Report, Reported};
+use sha2::{Digest, Sha256};
+
+use super::{Collected, Report, Reported};
 use crate::text;
 
-/// Most elements and attributes that are read, a bound of memory.
+/// Most nodes that are read, a bound of memory; attributes are bounded by the size of the report.
 const MOST_NODES: u32 = 4_000_000;
+/// Most attributes of an element, and most declarations of namespaces: the reader compares each with each.
+const MOST_ATTRIBUTES: usize = 64;
+const MOST_NAMESPACES: usize = 64;
+
+/// How much of a hash is a fingerprint.
+const PRINT_BYTES: usize = 16;
 
 /// How the tests of a report ended.
 #[derive(Default)]
@@ -24,6 +33,9 @@ struct Counts {
 /// Reads a report. The error names what is not of the form, and where.
 pub(super) fn read(bytes: &[u8]) -> Result<Report, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    if is_laborious(text) {
+        return Err("an element has too many attributes, or it has too many namespaces".to_owned());
+    }
     let options = ParsingOptions {
         allow_dtd: false,
         nodes_limit: MOST_NODES,
@@ -38,10 +50,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Report, String> {
         ));
     }
     let mut counts = Counts::default();
-    let mut findings = Vec::new();
+    let mut findings = Collected::default();
     for node in root.descendants().filter(Node::is_element) {
         match node.tag_name().name() {
-            "testcase" => look_at(node, &mut counts, &mut findings),
+            "testcase" => look_at(node, &mut counts, &mut findings)?,
             // What broke a suite is no test's.
             "error"
                 if node
@@ -53,25 +65,65 @@ pub(super) fn read(bytes: &[u8]) -> Result<Report, String> {
                     .parent()
                     .and_then(|suite| suite.attribute("name"))
                     .unwrap_or_default();
-                findings.push(reported(node, suite.to_owned(), None, None));
+                findings.push(reported(node, suite.to_owned(), None, None))?;
             }
             _ => {}
         }
     }
     Ok(Report {
         summary: Some(counts.line()),
-        findings,
+        findings: findings.findings,
     })
 }
 
-fn look_at(test: Node<'_, '_>, counts: &mut Counts, findings: &mut Vec<Reported>) {
+/// Whether reading it would take long, told in one pass and without understanding it.
+fn is_laborious(text: &str) -> bool {
+    let (mut rest, mut namespaces) = (text, 0);
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at..];
+        let apart = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
+        if let Some((begin, end)) = apart.into_iter().find(|(begin, _)| rest.starts_with(begin)) {
+            let Some(at) = rest[begin.len()..].find(end) else {
+                return false;
+            };
+            rest = &rest[begin.len() + at + end.len()..];
+            continue;
+        }
+        let (mut open, mut attributes, mut end) = (None, 0, rest.len());
+        for (at, byte) in rest.bytes().enumerate() {
+            match (open, byte) {
+                (None, b'"' | b'\'') => {
+                    (open, attributes) = (Some(byte), attributes + 1);
+                    let name = rest[..at].trim_end().trim_end_matches('=').trim_end();
+                    let name = name
+                        .rsplit(|sign: char| sign.is_whitespace() || sign == '"' || sign == '\'')
+                        .next();
+                    namespaces += usize::from(name.is_some_and(|name| name.starts_with("xmlns")));
+                }
+                (Some(quote), _) if quote == byte => open = None,
+                (None, b'>') => {
+                    end = at + 1;
+                    break;
+                }
+                _ => {}
+            }
+            if attributes > MOST_ATTRIBUTES || namespaces > MOST_NAMESPACES {
+                return true;
+            }
+        }
+        rest = &rest[end..];
+    }
+    false
+}
+
+fn look_at(test: Node<'_, '_>, counts: &mut Counts, findings: &mut Collected) -> Result<(), String> {
     counts.tests += 1;
     let has = |name: &str| test.children().find(|child| child.tag_name().name() == name);
     let (failed, broken) = (has("failure"), has("error"));
     counts.failed += u64::from(failed.is_some());
     counts.broken += u64::from(failed.is_none() && broken.is_some());
     counts.skipped += u64::from(failed.is_none() && broken.is_none() && has("skipped").is_some());
-    let Some(why) = failed.or(broken) else { return };
+    let Some(why) = failed.or(broken) else { return Ok(()) };
     let attribute = |name: &str| test.attribute(name).filter(|value| !value.trim().is_empty());
     let name = attribute("name").unwrap_or("(without a name)");
     let name = match attribute("classname") {
@@ -81,13 +133,13 @@ fn look_at(test: Node<'_, '_>, counts: &mut Counts, findings: &mut Vec<Reported>
     // Of the suite where the test does not say: PHPUnit and pytest differ in that.
     let file = attribute("file").or_else(|| test.parent()?.attribute("file"));
     let line = attribute("line").and_then(|line| line.trim().parse().ok());
-    findings.push(reported(why, name, file.map(str::to_owned), line));
+    findings.push(reported(why, name, file.map(str::to_owned), line))
 }
 
 fn reported(why: Node<'_, '_>, name: String, path: Option<String>, line: Option<NonZeroU32>) -> Reported {
     let message = why.attribute("message").unwrap_or_default().trim();
     let detail: String = why
-        .descendants()
+        .children()
         .filter(Node::is_text)
         .filter_map(|text| text.text())
         .collect();
@@ -109,10 +161,15 @@ fn reported(why: Node<'_, '_>, name: String, path: Option<String>, line: Option<
         line,
         end_line: None,
         severity: Severity::Error,
+        // What it says holds times and numbers of lines, which are others each time.
+        fingerprint: line.is_none().then(|| fingerprint_of(&name)),
         rule: Some(name),
         text,
-        fingerprint: None,
     }
+}
+
+fn fingerprint_of(name: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(name)[..PRINT_BYTES])
 }
 
 impl Counts {
@@ -188,6 +245,19 @@ mod tests {
             let error = read(text.as_bytes()).unwrap_err();
             assert!(error.contains(named), "{text}: {error}");
         }
+        let names: String = (0..100)
+            .map(|number| format!("<testsuite xmlns:a{number}='u'>"))
+            .collect();
+        let attributes: String = (0..100).map(|number| format!(" a{number}=''")).collect();
+        for laborious in [names, format!("<testsuite{attributes}/>")] {
+            assert!(read(laborious.as_bytes()).unwrap_err().contains("too many"));
+        }
+        let again = format!(
+            "<testsuite name='{}'>{}</testsuite>",
+            "x".repeat(1 << 20),
+            "<error/>".repeat(1000)
+        );
+        assert!(read(again.as_bytes()).unwrap_err().contains("again and again"));
         let deep = format!("{}{}", "<testsuite>".repeat(100_000), "</testsuite>".repeat(100_000));
         assert_eq!(read(deep.as_bytes()).unwrap().findings, []);
     }

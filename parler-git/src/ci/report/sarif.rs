@@ -3,19 +3,31 @@
 //! Source: the standard, OASIS SARIF 2.1.0.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use parler_protocol::Severity;
+use parler_protocol::limits::{MAX_REVIEW_TEXT_BYTES, MAX_TREE_PATH_BYTES};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Report, Reported};
+use super::{Collected, Report, Reported};
 
 /// The versions whose results have this form; 2.0.0 was never a standard.
 const VERSIONS: &str = "2.1";
 /// Before an address that names a file of this machine.
 const FILE: &str = "file://";
+/// Longest message that is put together, and longest piece of one, in bytes: what is sent is cut to less, after secrets are
+/// gone.
+const MOST_TEXT_BYTES: usize = 4 * MAX_REVIEW_TEXT_BYTES;
+/// Longest number of an argument.
+const MOST_DIGITS: usize = 8;
+/// How many levels of an id are looked at.
+const MOST_LEVELS: usize = 8;
+
+/// The rules of a component of a tool.
+type RulesById<'a> = HashMap<&'a str, &'a Rule>;
 
 #[derive(Deserialize)]
 struct Log {
@@ -78,7 +90,7 @@ enum Level {
 #[serde(rename_all = "camelCase")]
 struct SarifResult {
     rule_id: Option<String>,
-    rule_index: Option<usize>,
+    rule_index: Option<i64>,
     rule: Option<Reference>,
     kind: Option<String>,
     level: Option<Level>,
@@ -98,13 +110,13 @@ struct SarifResult {
 #[serde(rename_all = "camelCase")]
 struct Reference {
     id: Option<String>,
-    index: Option<usize>,
+    index: Option<i64>,
     tool_component: Option<ComponentReference>,
 }
 
 #[derive(Deserialize)]
 struct ComponentReference {
-    index: Option<usize>,
+    index: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -143,8 +155,8 @@ struct ArtifactLocation {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Region {
-    start_line: Option<NonZeroU32>,
-    end_line: Option<NonZeroU32>,
+    start_line: Option<i64>,
+    end_line: Option<i64>,
 }
 
 /// Reads a log. The error names what is not of the form, and where.
@@ -156,23 +168,30 @@ pub(super) fn read(bytes: &[u8]) -> Result<Report, String> {
             log.version
         ));
     }
-    let mut findings = Vec::new();
+    let mut findings = Collected::default();
     let mut names: Vec<String> = Vec::new();
     for run in &log.runs {
         let Some(results) = &run.results else {
             return Err(format!("{} could not look, and has no results", run.tool.driver.name));
         };
         names.push(run.tool.driver.name.clone());
-        findings.extend(results.iter().filter_map(|result| finding(run, result)));
+        let components = std::iter::once(&run.tool.driver).chain(&run.tool.extensions);
+        // Of several rules of one id the first.
+        let known: Vec<RulesById<'_>> = components
+            .map(|part| part.rules.iter().rev().map(|rule| (rule.id.as_str(), rule)).collect())
+            .collect();
+        for found in results.iter().filter_map(|result| finding(run, &known, result)) {
+            findings.push(found)?;
+        }
     }
     names.retain(|name| !name.is_empty());
     Ok(Report {
         summary: (!names.is_empty()).then(|| names.join(", ")),
-        findings,
+        findings: findings.findings,
     })
 }
 
-fn finding(run: &Run, result: &SarifResult) -> Option<Reported> {
+fn finding(run: &Run, known: &[RulesById<'_>], result: &SarifResult) -> Option<Reported> {
     // Such as `pass`, `open` and `notApplicable`: a result that is none of these is a failure, also where it does not say so.
     if result
         .kind
@@ -188,7 +207,7 @@ fn finding(run: &Run, result: &SarifResult) -> Option<Reported> {
     {
         return None;
     }
-    let rule = rule_of(run, result);
+    let rule = rule_of(run, known, result);
     let configured = rule.and_then(|rule| rule.default_configuration.level);
     let severity = match result.level.or(configured).unwrap_or(Level::Warning) {
         Level::Error => Severity::Error,
@@ -203,11 +222,13 @@ fn finding(run: &Run, result: &SarifResult) -> Option<Reported> {
         .and_then(|place| place.artifact_location.as_ref())
         .and_then(|location| path_of(run, location));
     let region = place.and_then(|place| place.region.as_ref()).filter(|_| path.is_some());
-    let line = region.and_then(|region| region.start_line);
+    let line = region.and_then(|region| line_of(region.start_line));
     let id = result.rule_id.clone();
     let id = id.or_else(|| result.rule.as_ref()?.id.clone());
     let id = id.or_else(|| Some(rule?.id.clone()));
-    let end_line = region.and_then(|region| region.end_line).filter(|_| line.is_some());
+    let end_line = region
+        .and_then(|region| line_of(region.end_line))
+        .filter(|_| line.is_some());
     Some(Reported {
         path,
         line,
@@ -219,32 +240,63 @@ fn finding(run: &Run, result: &SarifResult) -> Option<Reported> {
     })
 }
 
-fn rule_of<'a>(run: &'a Run, result: &SarifResult) -> Option<&'a Rule> {
+fn rule_of<'a>(run: &'a Run, known: &[RulesById<'a>], result: &SarifResult) -> Option<&'a Rule> {
     let reference = result.rule.as_ref();
-    let component = reference.and_then(|rule| rule.tool_component.as_ref()?.index);
-    let component = match component {
-        Some(index) => run.tool.extensions.get(index)?,
-        None => &run.tool.driver,
+    let component = reference.and_then(|rule| index(rule.tool_component.as_ref()?.index));
+    let (component, rules) = match component {
+        Some(number) => (run.tool.extensions.get(number)?, known.get(number + 1)?),
+        None => (&run.tool.driver, known.first()?),
     };
-    let index = result.rule_index.or_else(|| reference?.index);
-    let id = result.rule_id.as_deref().or_else(|| reference?.id.as_deref());
+    let number = index(result.rule_index).or_else(|| index(reference?.index));
+    if let Some(rule) = number.and_then(|number| component.rules.get(number)) {
+        return Some(rule);
+    }
+    let id = result.rule_id.as_deref().or_else(|| reference?.id.as_deref())?;
     // An id may say more than its rule's: `CA1000/1`.
-    let is_it = |rule: &&Rule| id.is_some_and(|id| id == rule.id || id.starts_with(&format!("{}/", rule.id)));
-    let by_index = index.and_then(|index| component.rules.get(index));
-    by_index.or_else(|| component.rules.iter().find(is_it))
+    let above = || {
+        id.rmatch_indices('/')
+            .take(MOST_LEVELS)
+            .find_map(|(at, _)| rules.get(&id[..at]).copied())
+    };
+    rules.get(id).copied().or_else(above)
 }
 
-/// The message, with its arguments in the place of `{0}` and so on.
+/// An index; -1, the standard's own default, is none.
+fn index(said: Option<i64>) -> Option<usize> {
+    usize::try_from(said?).ok()
+}
+
+/// A line. Some tools say 0 where there is none.
+fn line_of(said: Option<i64>) -> Option<NonZeroU32> {
+    NonZeroU32::new(u32::try_from(said?).ok()?)
+}
+
+/// The message, with its arguments in the place of `{0}` and so on. What an argument holds is not looked at again.
 fn text_of(rule: Option<&Rule>, message: &Message) -> String {
-    let named = || {
-        let strings = rule?.message_strings.get(message.id.as_deref()?)?;
-        Some(strings.get("text")?.as_str()?.to_owned())
-    };
-    let text = message.text.clone().or_else(named).unwrap_or_default();
-    let arguments = message.arguments.iter().enumerate();
-    arguments.fold(text, |text, (number, argument)| {
-        text.replace(&format!("{{{number}}}"), argument)
-    })
+    let named = || rule?.message_strings.get(message.id.as_deref()?)?.get("text")?.as_str();
+    let mut rest = beginning(message.text.as_deref().or_else(named).unwrap_or_default());
+    let mut text = String::new();
+    while let Some(at) = rest.find('{').filter(|_| text.len() < MOST_TEXT_BYTES) {
+        text.push_str(&rest[..at]);
+        let behind = &rest[at + 1..];
+        let end = behind.bytes().take(MOST_DIGITS + 1).position(|byte| byte == b'}');
+        let argument = end.and_then(|end| message.arguments.get(behind[..end].parse::<usize>().ok()?));
+        match (argument, end) {
+            (Some(argument), Some(end)) => {
+                text.push_str(beginning(argument));
+                rest = &behind[end + 1..];
+            }
+            _ => {
+                text.push('{');
+                rest = behind;
+            }
+        }
+    }
+    text + rest
+}
+
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_TEXT_BYTES)]
 }
 
 /// The file, from the top of the repository where the tool says so, else as it says it.
@@ -252,6 +304,7 @@ fn path_of(run: &Run, location: &ArtifactLocation) -> Option<String> {
     let uri = location.uri.as_deref()?;
     let base = location.uri_base_id.as_deref();
     let base = base.and_then(|id| run.original_uri_base_ids.get(id)?.get("uri")?.as_str());
+    let base = base.filter(|base| base.len() <= MAX_TREE_PATH_BYTES);
     let uri: Cow<'_, str> = match base {
         // Where an address is whole its base says nothing.
         Some(base) if !uri.contains("://") && base.starts_with(FILE) => {
@@ -344,6 +397,22 @@ mod tests {
             let found = one(json!({ "message": message, "locations": [location] })).unwrap();
             assert_eq!(found.path.as_deref(), path, "{uri}");
         }
+    }
+
+    #[test]
+    fn numbers_that_say_nothing_are_none() {
+        let place = json!({ "artifactLocation": { "uri": "a" }, "region": { "startLine": 0 } });
+        let result = json!({ "ruleId": "R1", "ruleIndex": -1, "message": { "text": "t" }, "locations": [{ "physicalLocation": place }] });
+        let found = one(result).unwrap();
+        assert_eq!((found.severity, found.line), (Severity::Error, None));
+    }
+
+    /// Arguments that hold each other's places would double with each.
+    #[test]
+    fn what_an_argument_holds_is_no_place() {
+        let arguments: Vec<_> = (1..=40).map(|next| format!("{{{next}}}{{{next}}}")).collect();
+        let found = one(json!({ "message": { "text": "{0} {x} {", "arguments": arguments } })).unwrap();
+        assert_eq!(found.text, "{1}{1} {x} {");
     }
 
     #[test]

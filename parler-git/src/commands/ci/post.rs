@@ -137,7 +137,14 @@ impl Word {
             .map(|text| text_of("--summary", text))
             .transpose()?;
         let report = args.report.as_ref().filter(|path| !path.is_empty());
-        let report = report.map(|path| read_report(context, Path::new(path))).transpose()?;
+        let report = match report.map(|path| read_report(context, Path::new(path))).transpose() {
+            // A job that failed before its tool wrote anything has failed all the same, and somebody waits to be told.
+            Err(error) if status.is_bad() && error.kind == ErrorKind::NotFound => {
+                output.remark(&format!("without findings: {}", error.what()));
+                None
+            }
+            read => read?,
+        };
         let summary = summary.or_else(|| report.as_ref()?.summary.clone());
         let found = fit(context, report, &secrets, &commit)?;
         found.remarks.iter().for_each(|remark| output.remark(remark));
