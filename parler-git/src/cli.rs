@@ -485,6 +485,8 @@ pub(crate) enum TokenVerb {
         #[arg(long, value_name = "TIME", default_value = "30d")]
         ttl: String,
     },
+    /// Show the hub this job's identity token, and print the short-lived token that it gives for it
+    Exchange,
     /// List the tokens I made, and those for rooms that I own
     List,
     /// End a token, at once

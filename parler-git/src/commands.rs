@@ -9,7 +9,7 @@ use clap::error::ErrorKind as ClapKind;
 use parler_protocol::{ServiceName, TaskStatus};
 use serde_json::json;
 
-use crate::cli::{Cli, HookVerb, HubVerb, Verb};
+use crate::cli::{Cli, HookVerb, HubVerb, TokenVerb, Verb};
 use crate::context::Context;
 use crate::ending;
 use crate::environment::Environment;
@@ -93,7 +93,10 @@ fn fail(error: &Error, json: bool) -> ExitCode {
     crate::fail(error)
 }
 
-fn run_verb(environment: Environment, mut cli: Cli) -> Result<()> {
+fn run_verb(mut environment: Environment, mut cli: Cli) -> Result<()> {
+    if matches!(&cli.verb, Verb::Token(args) if matches!(args.what, TokenVerb::Exchange)) {
+        environment.identity.turn_on();
+    }
     let to = match &mut cli.verb {
         Verb::Send(args) => args.to.take(),
         Verb::Handoff(args) => args.direct.take(),

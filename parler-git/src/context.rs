@@ -2,6 +2,7 @@
 //! and from these the agent, the hub and the room that are meant.
 
 mod agent;
+mod exchange;
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::RangeInclusive;
@@ -44,8 +45,12 @@ pub(crate) struct Context {
     git: Git,
     terminal: Terminal,
     global_config: OnceCell<Vec<(String, String)>>,
-    /// By which this process speaks, in place of an agent.
-    token: Option<AccessToken>,
+    /// By which this process speaks, in place of an agent: at hand, or once the job has shown who it is.
+    token: OnceCell<AccessToken>,
+    /// Whether the job shows that, when the token is needed.
+    shows_identity: bool,
+    /// The hub and the room that the job is about to speak to, where nothing else says so.
+    goes_to: RefCell<(Option<HubChoice>, Option<RoomName>)>,
     /// Who signs what a token posts: one key a process.
     job: OnceCell<Agent>,
     /// What people are told when the command is done.
@@ -60,8 +65,10 @@ impl Context {
     /// Looks around. A directory outside of any repository is no error yet.
     pub(crate) fn new(environment: Environment, globals: Globals) -> Result<Self> {
         let token = environment.token.read(&environment.directory)?;
+        let shows_identity = token.is_none() && environment.identity.is_on()?;
+        let is_job = token.is_some() || shows_identity;
         let home = match Home::of(&environment) {
-            Err(_) if token.is_some() => Home::nowhere(),
+            Err(_) if is_job => Home::nowhere(),
             home => home?,
         };
         let program = environment.git_program().ok_or_else(|| {
@@ -84,17 +91,16 @@ impl Context {
         Ok(Self {
             environment,
             globals,
-            trust: Arc::new(match &token {
-                Some(_) => Trust::of_job(),
-                None => Trust::of(&home),
-            }),
+            trust: Arc::new(if is_job { Trust::of_job() } else { Trust::of(&home) }),
             home,
             repository,
             no_repository,
             git,
             terminal,
             global_config: OnceCell::new(),
-            token,
+            token: token.map_or_else(OnceCell::new, OnceCell::from),
+            shows_identity,
+            goes_to: RefCell::default(),
             job: OnceCell::new(),
             notices: RefCell::default(),
             direct: OnceCell::new(),
@@ -104,7 +110,7 @@ impl Context {
 
     /// Whether this is a job that speaks by a token: it keeps nothing.
     pub(crate) fn is_job(&self) -> bool {
-        self.token.is_some()
+        self.shows_identity || self.token.get().is_some()
     }
 
     /// Where people look on.
@@ -239,15 +245,16 @@ impl Context {
 
     /// The choice as the hub it is: this user's own goes by its name. A token is for no such hub.
     pub(crate) fn recognised(&self, choice: HubChoice) -> Result<HubChoice> {
-        if self.token.is_none() {
+        if !self.is_job() {
             return choice.recognised(&self.home);
         }
         // Where no local hub can be found there is none.
         match choice.clone().recognised(&self.home).unwrap_or(choice) {
-            HubChoice::Local => Err(
-                Error::usage("PARLER_TOKEN is no token of the local hub, which makes none")
-                    .then("set PARLER_HUB to the URL of the hub that made it"),
-            ),
+            HubChoice::Local => Err(Error::usage(format_args!(
+                "{} is no token of the local hub, which makes none",
+                self.token_source()
+            ))
+            .then("set PARLER_HUB to the URL of the hub that made it")),
             at => Ok(at),
         }
     }
@@ -285,7 +292,7 @@ impl Context {
 
     fn client_if(&self, hub: &HubChoice, identity: Identity, start: hubs::Start) -> Result<Client> {
         let insecure = |authority: &str| self.allows_plain_http(authority);
-        let token = self.token.as_ref();
+        let token = self.token()?;
         if let Some(flag) = &self.globals.hub {
             self.trust.name_hub(flag);
         }
@@ -340,15 +347,15 @@ impl Context {
 
     /// What waits for a hub. None: a token keeps nothing.
     fn outbox_of(&self, hub: &HubChoice, agent: &Identity) -> Option<Outbox> {
-        self.token.is_none().then(|| Outbox::of(&self.home, hub, agent))
+        (!self.is_job()).then(|| Outbox::of(&self.home, hub, agent))
     }
 
     /// What waits for the hub that is meant. None: a token keeps nothing.
     pub(crate) fn outbox_if_any(&self) -> Result<Option<Outbox>> {
-        match self.token {
-            Some(_) => Ok(None),
-            None => Ok(self.outbox_of(&self.hub()?, &self.agent()?.0.identity)),
+        if self.is_job() {
+            return Ok(None);
         }
+        Ok(self.outbox_of(&self.hub()?, &self.agent()?.0.identity))
     }
 
     /// How long hubs are waited for.

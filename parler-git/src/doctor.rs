@@ -275,7 +275,7 @@ fn agent(context: &Context) -> (Check, Option<Identity>) {
             let identity = agent.identity;
             let role = identity.role.as_ref().map(|role| role.as_str());
             let who = text::name_and_role(identity.name.as_str(), role);
-            let key = match context.token() {
+            let key = match context.token_at_hand() {
                 // Of this process alone: it is nobody's to be let in.
                 Some(_) => "with a key of its own".to_owned(),
                 None => format!("key {}", identity.key.id()),
@@ -290,7 +290,7 @@ fn agent(context: &Context) -> (Check, Option<Identity>) {
 /// What waits to be sent, where something does.
 fn outbox(context: &Context, identity: Option<&Identity>) -> Option<Check> {
     const NAME: &str = "outbox";
-    let agent = identity.filter(|_| context.token().is_none())?;
+    let agent = identity.filter(|_| !context.is_job())?;
     let outbox = Outbox::of(&context.home, &context.hub().ok()?, agent);
     let waiting = match outbox.waiting() {
         Ok(waiting) => waiting,
@@ -344,7 +344,7 @@ fn hub(context: &Context, identity: Option<Identity>) -> (Vec<Check>, Option<Cli
     };
     // Whether it serves is asked without a name; any key will do.
     let has_key = identity.is_some();
-    let client = match client(place, identity, context.token().cloned()) {
+    let client = match client(place, identity, context.token_at_hand().cloned()) {
         Ok(client) => client,
         Err(error) => return (vec![Check::failed(NAME, &error)], None),
     };
@@ -415,7 +415,7 @@ fn client(
 /// What the token may do by which this process speaks, if it is one.
 fn token(context: &Context, client: &Client) -> Option<Check> {
     const NAME: &str = "token";
-    context.token()?;
+    context.token_at_hand()?;
     Some(match client.describe_token() {
         Ok(token) => {
             let until = text::local_time(token.expires_at);

@@ -8,6 +8,7 @@ use etcetera::base_strategy::{BaseStrategy, Xdg};
 use git_remote_parler::git::{GitEnvironment, GitProgram};
 use rustix::fs::{Access, access};
 
+use crate::job_identity::JobIdentity;
 use crate::token::TokenVariables;
 
 /// Directories that a user's programs share, before anything of ours is appended.
@@ -45,7 +46,9 @@ pub(crate) struct Environment {
     pub(crate) host: String,
     /// `PARLER_TOKEN`, `PARLER_TOKEN_FILE`
     pub(crate) token: TokenVariables,
-    /// Every variable, those of the token aside: no child inherits them.
+    /// What this job can show of who it is.
+    pub(crate) identity: JobIdentity,
+    /// Every variable, those with secrets of a job aside: no child inherits them.
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
@@ -78,6 +81,7 @@ impl Environment {
     /// The environment of these variables; the rest is neutral.
     fn of(mut variables: Vec<(OsString, OsString)>, directories: Option<UserDirectories>, host: String) -> Self {
         let token = TokenVariables::take_from(&mut variables);
+        let identity = JobIdentity::take_from(&mut variables);
         let text = |name: &str| {
             let value = lookup(&variables, name)?.to_string_lossy().into_owned();
             (!value.is_empty()).then_some(value)
@@ -96,6 +100,7 @@ impl Environment {
             parler_home,
             directories,
             token,
+            identity,
             user: "user".to_owned(),
             host: host.split('.').next().unwrap_or_default().to_owned(),
             variables,

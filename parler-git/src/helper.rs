@@ -96,6 +96,14 @@ fn serve(environment: Environment, is_serving: &mut bool) -> std::result::Result
     // A configuration that cannot be read allows nothing; it is told when the agent is looked for.
     let insecure = |authority: &str| context.allows_plain_http(authority).unwrap_or(false);
     let address = Address::from_arguments(name, url, insecure).map_err(|error| error.to_string())?;
+    context.goes_to(
+        None,
+        match &address.destination {
+            Destination::Room(room) => Some(room.clone()),
+            Destination::Service(service) => Some(service.room()),
+            Destination::Dm(_) => None,
+        },
+    );
     let program = Program {
         context: &context,
         opened: Cell::new(false),
@@ -201,6 +209,7 @@ impl Surroundings for Program<'_> {
                     hub
                 }
             };
+            self.context.goes_to(Some(hub.clone()), None);
             let (agent, _) = self.context.agent()?;
             let client = self.context.client_of(&hub, agent.identity)?;
             Ok(Connected {

@@ -34,6 +34,7 @@ mod input;
 mod installation;
 mod job;
 mod job_cause;
+mod job_identity;
 mod ladder;
 mod leases;
 mod local_hub;

@@ -88,6 +88,23 @@ pub(crate) const VARIABLES: &[Meaning] = &[
         "A file that holds one, in place of `PARLER_TOKEN`. No child of these programs sees either.",
     ),
     (
+        "PARLER_OIDC",
+        "Whether the job shows the hub the identity token of its CI system, and acts by the token that it gets for it.",
+    ),
+    (
+        "PARLER_OIDC_TOKEN",
+        "That identity token, where the runner gives none itself.",
+    ),
+    ("PARLER_ID_TOKEN", "The same, where GitLab puts it."),
+    (
+        "PARLER_OIDC_TOKEN_FILE",
+        "A file that holds it, in place of `PARLER_OIDC_TOKEN`.",
+    ),
+    (
+        "PARLER_OIDC_AUDIENCE",
+        "Whom a token that the runner gives is for, where that is not the hub's address.",
+    ),
+    (
         "PARLER_TIMEOUT",
         "How many seconds a hub that says nothing is waited for.",
     ),

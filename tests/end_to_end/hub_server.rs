@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use parler_harness::{CuttingProxy, HubProcess, World};
-use parler_hub::{Clock, Hub, HubLimits, HubOptions, TlsIdentity};
+use parler_hub::{Clock, Hub, HubLimits, HubOptions, OidcTrust, TlsIdentity};
 
 const LISTEN: &str = "PARLER_TEST_LISTEN";
 const DATA: &str = "PARLER_TEST_DATA";
@@ -18,6 +18,7 @@ const LARGEST_BLOB: &str = "PARLER_TEST_LARGEST_BLOB";
 const FREE_FLOOR: &str = "PARLER_TEST_FREE_FLOOR";
 const UPLOADS: &str = "PARLER_TEST_UPLOADS";
 const PUSHES_PAGE: &str = "PARLER_TEST_PUSHES_PAGE";
+const OIDC: &str = "PARLER_TEST_OIDC";
 const CLOCK: &str = "PARLER_TEST_CLOCK";
 
 /// Starts a hub that lets every key in.
@@ -55,6 +56,12 @@ fn start_for(world: &World, owner: &str, authority: &str) -> HubProcess {
 #[track_caller]
 pub(crate) fn start_with_tls(world: &World, (certificate, key): (PathBuf, PathBuf)) -> HubProcess {
     start_with_variables(world, &[(CERTIFICATE, certificate.into()), (KEY, key.into())])
+}
+
+/// Starts a hub that lets every key in, and jobs by the rules of this file.
+#[track_caller]
+pub(crate) fn start_trusting(world: &World, file: &Path) -> HubProcess {
+    start_with_variables(world, &[(OIDC, file.into())])
 }
 
 /// Starts a hub that lets every key in and takes blobs of at most so many bytes.
@@ -146,7 +153,9 @@ fn serve_for_another_test() {
             limits.pushes_bytes = limit(PUSHES_PAGE).map_or(limits.pushes_bytes, |bytes| bytes as usize);
             limits.max_uploads = limit(UPLOADS).map_or(limits.max_uploads, |most| most as usize);
             let clock = std::env::var_os(CLOCK).map_or_else(Clock::system, ahead_by);
+            let oidc = std::env::var_os(OIDC).map(|file| OidcTrust::load(file).unwrap());
             let options = HubOptions {
+                oidc,
                 clock,
                 limits,
                 tls,

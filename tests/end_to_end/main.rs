@@ -50,6 +50,7 @@ mod memory;
 mod meters;
 mod no_room;
 mod odd_histories;
+mod oidc;
 mod outboxes;
 mod push_flags;
 mod push_matrix;

@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use crate::{ClientError, HubAddress};
 
-/// TLS for this address. Loading the system's roots costs milliseconds, so a plain http hub gets an empty store.
+/// TLS for this address.
 pub(crate) fn tls_config(address: &HubAddress) -> Result<rustls::ClientConfig, ClientError> {
+    tls_of(address.is_https())
+}
+
+/// Loading the system's roots costs milliseconds, so what speaks plain http gets an empty store.
+pub(crate) fn tls_of(is_https: bool) -> Result<rustls::ClientConfig, ClientError> {
     let mut roots = rustls::RootCertStore::empty();
-    if address.is_https() {
+    if is_https {
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {

@@ -21,6 +21,7 @@ const RANDOM_NAME_BYTES: usize = 5;
 pub(super) fn run(context: &Context, args: &Token, output: &mut Output) -> Result<()> {
     match &args.what {
         TokenVerb::Create { name, can, ttl } => create(context, name.as_deref(), can, ttl, output),
+        TokenVerb::Exchange => exchange(context, output),
         TokenVerb::List => list(context, output),
         TokenVerb::Revoke { name } => revoke(context, name, output),
     }
@@ -87,6 +88,23 @@ fn create(context: &Context, name: Option<&str>, can: &[String], ttl: &str, outp
     let mut value = serde_json::to_value(&made).map_err(|error| Error::fatal(format_args!("no JSON: {error}")))?;
     value["hub"] = json!(client.address().to_string());
     output.either(&made.token, &value)
+}
+
+fn exchange(context: &Context, output: &mut Output) -> Result<()> {
+    output.require_open()?;
+    if context.token_at_hand().is_some() {
+        let what = "PARLER_TOKEN acts here already";
+        return Err(Error::usage(what).then("unset PARLER_TOKEN"));
+    }
+    let made = context.exchange()?;
+    let summary = &made.summary;
+    output.remark(&format!(
+        "token '{}' may {} until {}; in PARLER_TOKEN it is for all commands of this job",
+        summary.name,
+        text::grants(&summary.rooms),
+        text::local_time(summary.expires_at),
+    ));
+    output.either(&made.token, &made)
 }
 
 fn list(context: &Context, output: &mut Output) -> Result<()> {

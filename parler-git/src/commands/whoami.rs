@@ -14,7 +14,7 @@ use crate::view::{field, verbatim};
 
 pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
     output.require_open()?;
-    if context.token().is_some() {
+    if context.is_job() {
         return of_token(context, output);
     }
     let (agent, source) = context.agent()?;
@@ -67,7 +67,7 @@ fn of_token(context: &Context, output: &mut Output) -> Result<()> {
             "name": name,
             "role": null,
             "id": null,
-            "source": NameSource::Token.describe(),
+            "source": context.token_source(),
             "hub": { "choice": address, "address": address },
             "room": room,
             "token": token,

@@ -16,7 +16,7 @@ const MAX_NAME_FILE_BYTES: u64 = 1024;
 impl Context {
     /// The agent that acts, and who said so. Its key is made if this is its first use.
     pub(crate) fn agent(&self) -> Result<(Agent, NameSource)> {
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token()? {
             return Ok((self.job(token)?, NameSource::Token));
         }
         let agents = Agents::of(&self.home);
@@ -29,7 +29,7 @@ impl Context {
 
     /// What the agent that acts is called and who said so, and the agent itself if it has a key already.
     pub(crate) fn agent_if_made(&self) -> Result<(AgentName, NameSource, Option<Agent>)> {
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token()? {
             let job = self.job(token)?;
             return Ok((job.identity.name.clone(), NameSource::Token, Some(job)));
         }
@@ -71,8 +71,9 @@ impl Context {
     /// Who acts for a token.
     fn job(&self, token: &AccessToken) -> Result<Agent> {
         if self.globals.agent.is_some() {
-            let what = format!("--as: PARLER_TOKEN acts here, as '{}'", token.name().sender());
-            return Err(Error::usage(what).then("leave out --as, or unset PARLER_TOKEN"));
+            let source = self.token_source();
+            let what = format!("--as: {source} acts here, as '{}'", token.name().sender());
+            return Err(Error::usage(what).then(format!("leave out --as, or unset {source}")));
         }
         if let Some(job) = self.job.get() {
             return Ok(job.clone());
@@ -81,23 +82,18 @@ impl Context {
         Ok(self.job.get_or_init(|| job).clone())
     }
 
-    /// The token by which this process speaks, where it is no agent.
-    pub(crate) fn token(&self) -> Option<&AccessToken> {
-        self.token.as_ref()
-    }
-
     /// Refuses what only an agent does, before anything is asked or kept.
     pub(crate) fn require_agent(&self) -> Result<()> {
-        match &self.token {
-            Some(token) => {
-                let what = format!(
-                    "PARLER_TOKEN acts here, as '{}', and needs none of this",
-                    token.name().sender()
-                );
-                Err(Error::usage(what).then("unset PARLER_TOKEN to act as an agent"))
-            }
-            None => Ok(()),
+        if !self.is_job() {
+            return Ok(());
         }
+        let source = self.token_source();
+        // Nobody is asked for a token only to be told that it is not needed.
+        let job = self
+            .token_at_hand()
+            .map_or_else(|| "a job".to_owned(), |token| format!("'{}'", token.name().sender()));
+        let what = format!("{source} acts here, as {job}, and needs none of this");
+        Err(Error::usage(what).then(format!("unset {source} to act as an agent")))
     }
 
     fn work_tree_agent(&self) -> Result<Option<String>> {

@@ -42,6 +42,8 @@ struct Shared {
     job: Option<(SigningKey, Value)>,
     /// The query of each request for a token.
     requests: Vec<String>,
+    /// How many tokens of the job there were.
+    signed: usize,
     /// Open connections that get nothing.
     silent: Vec<TcpStream>,
     is_over: bool,
@@ -58,6 +60,7 @@ impl Issuer {
             asked: 0,
             job: None,
             requests: Vec::new(),
+            signed: 0,
             silent: Vec::new(),
             is_over: false,
         }));
@@ -116,9 +119,30 @@ impl Issuer {
         ]
     }
 
+    /// A token of that job, as its CI system gives it without being asked.
+    pub fn job_token(&self, audience: &str) -> String {
+        lock(&self.shared).job_token(audience)
+    }
+
     /// What runners asked for, each as the path with its query.
     pub fn token_requests(&self) -> Vec<String> {
         lock(&self.shared).requests.clone()
+    }
+}
+
+impl Shared {
+    fn job_token(&mut self, audience: &str) -> String {
+        self.signed += 1;
+        let (key, claims) = self.job.as_ref().expect("a job runs");
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
+        let mut claims = claims.clone();
+        claims["aud"] = audience.into();
+        claims["jti"] = format!("token {}", self.signed).into();
+        (claims["iat"], claims["nbf"], claims["exp"]) = (now.into(), now.into(), (now + 300).into());
+        key.sign(&claims)
     }
 }
 
@@ -170,17 +194,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>) -> std::io::Result<()> 
         }
     } else if let (Some(audience), true) = (path.split_once("&audience="), has_bearer) {
         shared.requests.push(path.to_owned());
-        let number = shared.requests.len();
-        let (key, claims) = shared.job.as_ref().expect("a job runs");
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
-        let mut claims = claims.clone();
-        claims["aud"] = decoded(audience.1).into();
-        claims["jti"] = format!("request {number}").into();
-        (claims["iat"], claims["nbf"], claims["exp"]) = (now.into(), now.into(), (now + 300).into());
-        ("200 OK", json!({ "value": key.sign(&claims) }))
+        ("200 OK", json!({ "value": shared.job_token(&decoded(audience.1)) }))
     } else {
         ("403 Forbidden", json!({}))
     };

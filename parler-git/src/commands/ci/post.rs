@@ -110,7 +110,7 @@ impl Word {
     fn read(context: &Context, args: &CiPost, output: &mut Output) -> Result<Self> {
         let job = environment(context);
         let repository = context.repository_if_any();
-        let secrets = Secrets::of(&context.environment, context.token().map(|token| token.expose()));
+        let secrets = Secrets::of(&context.environment, context.token()?.map(|token| token.expose()));
         let status = CommitStatus::from(args.status);
         let said = (
             filled(args.context.as_ref()),

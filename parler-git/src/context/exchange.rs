@@ -1,0 +1,93 @@
+//! The token by which a job speaks: given to it, or got from the hub for the identity token of its CI system, once a process and
+//! when it is first needed. Kept in memory alone.
+
+use std::sync::Arc;
+
+use parler_client::{Client, ClientOptions, Identity, NoSessionCache};
+use parler_protocol::api::{ExchangeIdentity, TokenCreated};
+use parler_protocol::{AccessToken, AgentKey, RoomName};
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::hubs::{self, HubChoice};
+
+impl Context {
+    /// The token by which this process speaks, where it is no agent. The hub is asked for it where the job shows who it is.
+    pub(crate) fn token(&self) -> Result<Option<&AccessToken>> {
+        if !self.shows_identity || self.token.get().is_some() {
+            return Ok(self.token.get());
+        }
+        let made = self.exchange()?;
+        let token = made.token.parse().map_err(Error::fatal)?;
+        Ok(Some(self.token.get_or_init(|| token)))
+    }
+
+    /// The token by which this process speaks, as far as it has one.
+    pub(crate) fn token_at_hand(&self) -> Option<&AccessToken> {
+        self.token.get()
+    }
+
+    /// What makes this process a job, for people.
+    pub(crate) fn token_source(&self) -> &'static str {
+        if self.shows_identity {
+            "PARLER_OIDC"
+        } else {
+            "PARLER_TOKEN"
+        }
+    }
+
+    /// Tells where the job is about to speak, where no option and no variable does.
+    pub(crate) fn goes_to(&self, hub: Option<HubChoice>, room: Option<RoomName>) {
+        let mut goes_to = self.goes_to.borrow_mut();
+        goes_to.0 = hub.or(goes_to.0.take());
+        goes_to.1 = room.or(goes_to.1.take());
+    }
+
+    /// Shows the hub who this job is, and gets a token for it.
+    pub(crate) fn exchange(&self) -> Result<TokenCreated> {
+        let (hub, room) = self.goes_to.borrow().clone();
+        let hub = match hub {
+            Some(hub) => hub,
+            None => self.hub()?,
+        };
+        let HubChoice::At(address) = self.recognised(hub)? else {
+            return Err(Error::usage("the local hub makes no tokens"));
+        };
+        hubs::require_secure(&address, |authority| self.allows_plain_http(authority))?;
+        let directory = &self.environment.directory;
+        let token = self.environment.identity.token(directory, &address.to_string())?;
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| Error::fatal(format_args!("no random numbers: {error}")))?;
+        let options = ClientOptions {
+            address,
+            // Nobody is told it: the token says who this is.
+            identity: Identity {
+                key: Arc::new(AgentKey::from_random(seed)),
+                name: "job".parse().map_err(Error::fatal)?,
+                role: None,
+            },
+            secret: None,
+            token: None,
+            sessions: Box::new(NoSessionCache),
+            deadlines: self.deadlines()?,
+        };
+        let room = match room {
+            Some(room) => Some(room),
+            None => self.room_named()?,
+        };
+        Ok(Client::new(options)?.exchange_identity(&ExchangeIdentity { token, room })?)
+    }
+
+    /// The room that an option or a setting names; not that of two agents.
+    fn room_named(&self) -> Result<Option<RoomName>> {
+        let config = self.config("parler.room")?;
+        let named = [
+            self.globals.room.as_deref(),
+            self.environment.room.as_deref(),
+            config.as_deref(),
+        ];
+        let named = named.into_iter().flatten().next();
+        // What cannot be read is told where the room is needed.
+        Ok(named.and_then(|name| name.parse().ok()))
+    }
+}
