@@ -4,9 +4,10 @@
 use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
-use axum::http::header;
 use axum::http::request::Parts;
-use parler_protocol::AccessToken;
+use axum::http::{HeaderMap, header};
+use parler_protocol::api::WakePath;
+use parler_protocol::{AccessToken, paths};
 
 use crate::access_log::Caller;
 use crate::problem::Refusal;
@@ -85,7 +86,21 @@ pub(crate) async fn authenticate(
     let principal = principal.ok_or_else(|| state.unauthenticated("no session, or one that ended"))?;
     caller.is(principal.agent);
     state.presence.heard(principal.agent, state.now_ms());
+    if wake(&parts.headers) == WakePath::Turn {
+        state.presence.looked_for_turn(principal.agent, state.now_ms());
+    }
     Ok((principal, None))
+}
+
+/// What a request says of the hook that makes it, if it is one.
+pub(crate) fn wake(headers: &HeaderMap) -> WakePath {
+    let is = |wake: WakePath| {
+        headers
+            .get(paths::WAKE_HEADER)
+            .is_some_and(|value| value == wake.as_str())
+    };
+    let mut known = [WakePath::Session, WakePath::Turn].into_iter();
+    known.find(|wake| is(*wake)).unwrap_or_default()
 }
 
 /// Whose token this is. The store is asked about the end of the time for which its answer is remembered, so that no

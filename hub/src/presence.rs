@@ -13,6 +13,9 @@ use crate::wake::Wake;
 /// each last posted something.
 const MAX_AGENTS: usize = 64 << 10;
 
+/// For how long an agent whose hooks looked for messages is taken for one whose next turn begins with them.
+const TURN_MS: i64 = 24 * 3_600_000;
+
 /// What is known of an agent.
 #[derive(Debug, Default)]
 struct Seen {
@@ -20,6 +23,10 @@ struct Seen {
     last: i64,
     /// How many streams and reads wait in each room, by [`parler_protocol::RoomName::key`].
     waiting: HashMap<String, usize>,
+    /// As many of them as are of hooks that wake a coding agent's session.
+    sessions: HashMap<String, usize>,
+    /// When a hook last looked for what leads the next turn; milliseconds since 1970.
+    turn: Option<i64>,
 }
 
 /// What is known of all agents.
@@ -58,26 +65,49 @@ impl Presence {
         self.lock().get(agent).map(|seen| seen.last)
     }
 
+    /// A hook of the agent has looked for what leads its next turn.
+    pub(crate) fn looked_for_turn(&self, agent: AgentId, now_ms: i64) {
+        if let Some(seen) = self.lock().get_mut(&agent) {
+            seen.turn = Some(now_ms);
+        }
+    }
+
     /// What would tell the agent of a message of this room.
-    pub(crate) fn wake_path(&self, agent: &AgentId, room: &str) -> WakePath {
+    pub(crate) fn wake_path(&self, agent: &AgentId, room: &str, now_ms: i64) -> WakePath {
         let agents = self.lock();
-        let waits = agents.get(agent).is_some_and(|seen| seen.waiting.contains_key(room));
-        if waits { WakePath::Stream } else { WakePath::None }
+        let Some(seen) = agents.get(agent) else {
+            return WakePath::None;
+        };
+        match seen.waiting.contains_key(room) {
+            true if seen.sessions.contains_key(room) => WakePath::Session,
+            true => WakePath::Stream,
+            false if seen.turn.is_some_and(|turn| now_ms - turn < TURN_MS) => WakePath::Turn,
+            false => WakePath::None,
+        }
     }
 
     /// An agent that waits, in no room as yet.
     pub(crate) fn waiting(self: &Arc<Self>, agent: AgentId) -> Waiting {
+        self.waiting_for(agent, false)
+    }
+
+    /// As [`Presence::waiting`]. `is_session`: what waits is a hook that wakes the agent's session.
+    pub(crate) fn waiting_for(self: &Arc<Self>, agent: AgentId, is_session: bool) -> Waiting {
         Waiting {
             presence: Arc::clone(self),
             agent,
+            is_session,
             rooms: Vec::new(),
         }
     }
 
-    fn begin(&self, agent: AgentId, room: &str) {
+    fn begin(&self, agent: AgentId, room: &str, is_session: bool) {
         let mut agents = self.lock();
-        let count = agents.entry(agent).or_default().waiting.entry(room.to_owned());
-        let count = count.or_default();
+        let seen = agents.entry(agent).or_default();
+        if is_session {
+            *seen.sessions.entry(room.to_owned()).or_default() += 1;
+        }
+        let count = seen.waiting.entry(room.to_owned()).or_default();
         *count += 1;
         let is_first = *count == 1;
         drop(agents);
@@ -86,9 +116,15 @@ impl Presence {
         }
     }
 
-    fn end(&self, agent: &AgentId, room: &str) {
+    fn end(&self, agent: &AgentId, room: &str, is_session: bool) {
         let mut agents = self.lock();
         let Some(seen) = agents.get_mut(agent) else { return };
+        if is_session && let Some(count) = seen.sessions.get_mut(room) {
+            *count -= 1;
+            if *count == 0 {
+                seen.sessions.remove(room);
+            }
+        }
         let Some(count) = seen.waiting.get_mut(room) else {
             return;
         };
@@ -108,6 +144,7 @@ impl Presence {
 pub(crate) struct Waiting {
     presence: Arc<Presence>,
     agent: AgentId,
+    is_session: bool,
     rooms: Vec<String>,
 }
 
@@ -115,7 +152,7 @@ impl Waiting {
     /// It hears of this room, too.
     pub(crate) fn in_room(&mut self, room: &str) {
         if !self.rooms.iter().any(|known| known == room) {
-            self.presence.begin(self.agent, room);
+            self.presence.begin(self.agent, room, self.is_session);
             self.rooms.push(room.to_owned());
         }
     }
@@ -124,7 +161,7 @@ impl Waiting {
     pub(crate) fn left(&mut self, room: &str) {
         if let Some(index) = self.rooms.iter().position(|known| known == room) {
             let room = self.rooms.swap_remove(index);
-            self.presence.end(&self.agent, &room);
+            self.presence.end(&self.agent, &room, self.is_session);
         }
     }
 }
@@ -132,7 +169,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         for room in &self.rooms {
-            self.presence.end(&self.agent, room);
+            self.presence.end(&self.agent, room, self.is_session);
         }
     }
 }
@@ -157,22 +194,47 @@ mod tests {
             changed.as_mut().poll(&mut now).is_pending()
         };
         let mut one = presence.waiting(agent);
-        assert_eq!(presence.wake_path(&agent, "a"), WakePath::None);
+        assert_eq!(presence.wake_path(&agent, "a", 0), WakePath::None);
         one.in_room("a");
         one.in_room("a");
         changes.changed().await;
-        assert_eq!(presence.wake_path(&agent, "a"), WakePath::Stream);
-        assert_eq!(presence.wake_path(&agent, "b"), WakePath::None);
+        assert_eq!(presence.wake_path(&agent, "a", 0), WakePath::Stream);
+        assert_eq!(presence.wake_path(&agent, "b", 0), WakePath::None);
         let mut two = presence.waiting(agent);
         two.in_room("a");
         drop(one);
-        assert_eq!(presence.wake_path(&agent, "a"), WakePath::Stream);
+        assert_eq!(presence.wake_path(&agent, "a", 0), WakePath::Stream);
         assert!(quiet(&mut changes), "it still waits");
         two.left("a");
         changes.changed().await;
-        assert_eq!(presence.wake_path(&agent, "a"), WakePath::None);
+        assert_eq!(presence.wake_path(&agent, "a", 0), WakePath::None);
         drop(two);
         assert!(quiet(&mut changes));
+    }
+
+    #[test]
+    fn hooks_are_a_way_of_their_own() {
+        let presence = Arc::new(Presence::new(Arc::new(LocalWake::new())));
+        let agent = AgentKey::from_random([1; 32]).id();
+        presence.looked_for_turn(agent, 5);
+        assert_eq!(
+            presence.wake_path(&agent, "a", 5),
+            WakePath::None,
+            "nobody that was heard of"
+        );
+        presence.heard(agent, 5);
+        presence.looked_for_turn(agent, 5);
+        assert_eq!(presence.wake_path(&agent, "a", 6), WakePath::Turn);
+        assert_eq!(presence.wake_path(&agent, "a", 5 + TURN_MS), WakePath::None);
+        let mut session = presence.waiting_for(agent, true);
+        session.in_room("a");
+        assert_eq!(presence.wake_path(&agent, "a", 6), WakePath::Session);
+        let mut stream = presence.waiting(agent);
+        stream.in_room("a");
+        drop(session);
+        assert_eq!(presence.wake_path(&agent, "a", 6), WakePath::Stream);
+        drop(stream);
+        assert_eq!(presence.wake_path(&agent, "a", 6), WakePath::Turn);
     }
 
     #[test]

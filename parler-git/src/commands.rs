@@ -70,8 +70,9 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
         Verb::JobGuard(args) => return guard::run(args, environment.executable.as_deref()),
         Verb::JobExec(args) => return guard::become_command(args),
         Verb::Hook(args) => {
-            let HookVerb::Event(words) = &args.what;
-            return hook::answer(environment, cli.globals, words);
+            if let HookVerb::Event(words) = &args.what {
+                return hook::answer(environment, cli.globals, words);
+            }
         }
         _ => {}
     }
@@ -192,13 +193,18 @@ fn run_here(context: &Context, verb: Verb, output: &mut Output) -> Result<()> {
         Verb::Show(args) => show::run(context, &args, output)?,
         Verb::Serve(args) => serve::run(context, &args, output)?,
         Verb::Ci(args) => ci::run(context, &args, output)?,
+        Verb::Hook(args) => {
+            // Events were answered before.
+            if let HookVerb::Install(args) = &args.what {
+                hook::install::run(context, args, output)?;
+            }
+        }
         Verb::Token(args) => token::run(context, &args, output)?,
         Verb::Trust(args) => trust::run(context, &args, output)?,
         #[cfg(feature = "mcp")]
         Verb::Mcp => {}
         Verb::Hub(_)
         | Verb::Demo(_)
-        | Verb::Hook(_)
         | Verb::Man(_)
         | Verb::Completion(_)
         | Verb::Doctor

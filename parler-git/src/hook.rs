@@ -1,7 +1,9 @@
 //! What a hook says to the coding agent that called it, if anything: decided from what is unread, the moment, and what was
 //! told before. Asks no hub, reads no file and prints nothing; the edge is `commands/hook.rs`.
 
+pub(crate) mod edit;
 pub(crate) mod host;
+pub(crate) mod install;
 pub(crate) mod memory;
 pub(crate) mod spool;
 mod words;

@@ -299,6 +299,8 @@ pub(crate) fn said(receipt: &Receipt) -> String {
 pub(crate) const fn wake_words(wake: WakePath, acknowledged: bool) -> &'static str {
     match wake {
         WakePath::Stream => "watching now (recv --watch)",
+        WakePath::Session => "would be woken: a hook waits beside its session",
+        WakePath::Turn => "not now: its coding agent's next turn begins with it",
         WakePath::None if acknowledged => "none: has read it, and will see what comes next at its next recv",
         WakePath::None => "none: will see it at its next recv",
     }

@@ -284,6 +284,29 @@ fn what_was_told_is_told_again_after_a_crash_and_not_after_a_turn_or_a_word() {
 }
 
 #[test]
+fn the_sender_sees_what_would_wake_the_reader() {
+    let world = world();
+    let desk = Desk::new(&world);
+    let number = hand_over(&desk.alice, "bob", "look at it");
+    let wake = || {
+        let status = desk.alice.parler(["status", &number, "--json"]).success().json();
+        status["readers"][0]["wake"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(wake(), "none");
+    event("claude", "prompt").says(&desk.bob, "s");
+    assert_eq!(wake(), "turn");
+    desk.alice
+        .parler(["status", &number])
+        .success()
+        .says("next turn begins with it");
+    let parked = event("claude", "wait").start(&desk.bob, "s");
+    look_for(|| (wake() == "session").then_some(()), || "nobody waits".to_owned());
+    desk.alice.parler(["status", &number]).success().says("would be woken");
+    desk.alice.parler("roster").success().says("woken by what comes");
+    drop(parked);
+}
+
+#[test]
 fn an_hour_has_so_many_turns_of_hooks() {
     let world = world();
     let desk = Desk::new(&world);
@@ -387,6 +410,119 @@ fn what_is_known_is_said_when_the_hub_is_away() {
     assert!(start.says(&desk.bob, "s").contains("look at it"));
     // And no hook starts it.
     assert!(LocalHub::if_any(&desk.alice.parler_home()).is_none_or(|hub| !hub.runs(&world)));
+}
+
+/// What may stand in a file before: of the user's, with comments, and nothing at all.
+fn files_before(host: &str) -> Vec<Option<String>> {
+    let list = match host {
+        "cursor" => "stop",
+        "copilot" => "agentStop",
+        "gemini" => "AfterAgent",
+        _ => "Stop",
+    };
+    let foreign = r#"{"hooks": [{"type": "command", "command": "mine"}]}"#;
+    vec![
+        None,
+        Some("{}\n".to_owned()),
+        Some(format!(
+            "{{\n  // mine\n  \"model\": \"x\",\n  \"hooks\": {{\n    \"{list}\": [\n      {foreign} // keep\n    ],\n  }},\n}}\n"
+        )),
+        Some(format!("{{\"hooks\":{{\"{list}\":[{foreign}]}},\r\n\t\"z\":1}}")),
+    ]
+}
+
+#[test]
+fn what_is_installed_is_taken_out_byte_for_byte() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let home = world.directory("home");
+    let user = work.user().with("HOME", &home).without("XDG_CONFIG_HOME");
+    for (host, scope) in HOSTS.iter().map(|(host, _)| (*host, "user")).chain([
+        ("claude", "project"),
+        ("claude", "local"),
+        ("codex", "project"),
+        ("opencode", "project"),
+    ]) {
+        let install = |option: &str| {
+            let words = format!("hook install {host} --scope {scope} --json {option}");
+            user.parler(words.trim()).success().json()
+        };
+        let print = install("--print");
+        let file = std::path::PathBuf::from(print["file"].as_str().unwrap());
+        assert!(file.starts_with(&home) || file.starts_with(work.path()), "{print}");
+        let befores = if host == "opencode" {
+            vec![None]
+        } else {
+            files_before(host)
+        };
+        for before in befores {
+            if let Some(before) = &before {
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(&file, before).unwrap();
+                std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            }
+            assert_eq!(install("")["changed"], true);
+            let installed = std::fs::read_to_string(&file).unwrap();
+            if before.is_none() {
+                assert_eq!(installed, print["content"].as_str().unwrap());
+            } else {
+                let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+                assert_eq!(mode & 0o777, 0o600);
+                assert!(
+                    installed.contains("mine") || before.as_deref() == Some("{}\n"),
+                    "{installed}"
+                );
+            }
+            for event in serde_json::from_str::<Value>(HOSTS.iter().find(|(name, _)| *name == host).unwrap().1)
+                .unwrap()
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|event| *event != "notify")
+            {
+                assert!(installed.contains(event), "{host} {event}: {installed}");
+            }
+            assert_eq!(install("")["changed"], false);
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), installed);
+            assert_eq!(install("--remove")["changed"], true);
+            assert_eq!(
+                std::fs::read_to_string(&file).ok(),
+                before,
+                "{host} {scope}: {installed}"
+            );
+            assert_eq!(install("--remove")["changed"], false);
+            let _ = std::fs::remove_file(&file);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_edited_is_named_and_left_alone() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let user = work.user();
+    let settings = work.write(".claude/settings.json", "{\n  \"a\": 1\n  \"b\": 2\n}\n");
+    let refused = user.parler("hook install claude --scope project").code(7);
+    assert!(refused.one_error_line().contains("line 2"), "{refused:?}");
+    user.parler("hook install claude --scope project --remove").code(7);
+    assert_eq!(
+        std::fs::read_to_string(&settings).unwrap(),
+        "{\n  \"a\": 1\n  \"b\": 2\n}\n"
+    );
+    user.parler("hook install codex --scope local").code(2);
+    user.parler("hook install vim").code(2);
+    work.write(".opencode/plugins/parler.js", "mine");
+    user.parler("hook install opencode --scope project").code(7);
+    // Through a link, and with an agent for the work tree.
+    let dotfiles = work.write("../dotfiles.json", "{}");
+    std::fs::remove_file(&settings).unwrap();
+    std::os::unix::fs::symlink(&dotfiles, &settings).unwrap();
+    user.parler("hook install claude --scope project --as reviewer-1")
+        .success();
+    assert!(settings.symlink_metadata().unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&dotfiles).unwrap().contains("git-parler"));
+    let whoami = user.parler("whoami --json").success().json();
+    assert_eq!(whoami["name"], "reviewer-1", "{whoami}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use parler_protocol::api::{OpenSession, SessionOpened};
+use parler_protocol::api::{OpenSession, SessionOpened, WakePath};
 use parler_protocol::{AccessToken, Challenge, HubId, InviteCode, Problem, paths, session_proof_bytes};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
@@ -51,6 +51,8 @@ pub struct Client {
     pub(crate) stop: Option<Arc<Stop>>,
     /// When all that this client does has to be over.
     until: Option<Instant>,
+    /// What is told the hub of what wakes this agent.
+    wake: Option<WakePath>,
     session: RefCell<Option<CachedSession>>,
     /// Which try of a call the next request belongs to.
     attempt: Cell<u32>,
@@ -109,6 +111,7 @@ impl Client {
             tls,
             stop: None,
             until: None,
+            wake: None,
             session,
             attempt: Cell::new(1),
             was_answered: Cell::new(false),
@@ -132,6 +135,14 @@ impl Client {
     #[must_use]
     pub fn until(mut self, moment: Instant) -> Self {
         self.until = Some(moment);
+        self
+    }
+
+    /// The same client, which says to the hub that it speaks for a hook of a coding agent, and what that does with what
+    /// comes: those who look at whom a message has reached are told.
+    #[must_use]
+    pub fn waking(mut self, wake: WakePath) -> Self {
+        self.wake = Some(wake);
         self
     }
 
@@ -427,6 +438,9 @@ impl Client {
         if self.options.token.is_some() {
             // The hub does not know a job's key.
             builder = builder.header(paths::AGENT_HEADER, self.options.identity.key.id().to_string());
+        }
+        if let Some(wake) = self.wake.filter(|_| session.is_some()) {
+            builder = builder.header(paths::WAKE_HEADER, wake.as_str());
         }
         for (name, value) in &request.headers {
             builder = builder.header(name, value);

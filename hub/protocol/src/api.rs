@@ -369,10 +369,31 @@ pub struct Reader {
 pub enum WakePath {
     /// It has a stream open that tells of this room, or waits for its next message.
     Stream,
+    /// A hook of a coding agent waits beside its session: an idle one begins a turn with the message.
+    Session,
+    /// Hooks of a coding agent look for it: its next turn begins with the message.
+    Turn,
     /// Nothing: it will see the message when it looks.
     #[default]
     #[serde(other)]
     None,
+}
+
+impl WakePath {
+    /// As it stands on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Session => "session",
+            Self::Turn => "turn",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether a message reaches it now, without anybody's doing.
+    pub const fn is_now(self) -> bool {
+        matches!(self, Self::Stream | Self::Session)
+    }
 }
 
 /// What stands in a log.

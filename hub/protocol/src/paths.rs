@@ -224,6 +224,8 @@ pub const AGENT_HEADER: &str = "parler-agent";
 pub const FENCE_HEADER: &str = "parler-fence";
 /// On a read of the log: its reader knows what stands in place of messages that are no longer kept.
 pub const NOTES_HEADER: &str = "parler-notes";
+/// Says that a hook of a coding agent asks, and what it does with what comes: `session` or `turn`.
+pub const WAKE_HEADER: &str = "parler-wake";
 /// Body of a message followed by the bytes of the one blob it brings.
 pub const MESSAGE_WITH_BLOB_TYPE: &str = "application/vnd.parler.message-with-blob";
 /// Body of several bundles: for each a line `ID SIZE\n`, then its bytes.

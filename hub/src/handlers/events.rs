@@ -4,17 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use parler_protocol::api::{RoomHint, RoomHints, RoomSummary};
+use parler_protocol::api::{RoomHint, RoomHints, RoomSummary, WakePath};
 use parler_protocol::paths::event;
 use parler_protocol::{Head, Message, Part, RoomName, limits};
 use serde::Serialize;
 
-use crate::auth::Authenticated;
+use crate::auth::{Authenticated, wake};
 use crate::presence::Waiting;
 use crate::problem::Refusal;
 use crate::query::Parameters;
@@ -30,12 +31,15 @@ const LOOKED_AT_BYTES: usize = 64 << 10; // 64 KiB
 pub(crate) async fn get(
     State(state): State<SharedState>,
     Authenticated(principal): Authenticated,
+    headers: HeaderMap,
     query: Parameters,
 ) -> Result<Response, Refusal> {
     query.finish()?;
     let permit = state.streams.open(principal.agent)?;
     let mut hints = HintStream {
-        waiting: state.presence.waiting(principal.agent),
+        waiting: state
+            .presence
+            .waiting_for(principal.agent, wake(&headers) == WakePath::Session),
         end: StreamEnd::of(&state),
         // First, so that no room comes between reading and waiting.
         joined: state.wake.subscribe_joined(principal.agent),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::RawPathParams;
 use axum::http::StatusCode;
 use axum::response::Response;
-use parler_protocol::api::{Reader, Receipts, WakePath};
+use parler_protocol::api::{Reader, Receipts};
 use parler_protocol::{AgentId, BundleId, Head, Message, RoomName, Seq, limits};
 use sha2::{Digest, Sha256};
 
@@ -109,7 +109,7 @@ impl Told {
                 fetched: (!self.blobs.is_empty()).then_some(reader.fetched_at.is_some()),
                 fetched_at: reader.fetched_at,
                 last_seen: presence.last_heard(&reader.id).unwrap_or(0).max(reader.last_seen),
-                wake: presence.wake_path(&reader.id, &key),
+                wake: presence.wake_path(&reader.id, &key, call.state.now_ms()),
                 id: reader.id,
                 name: reader.name,
                 role: reader.role,
@@ -137,7 +137,7 @@ fn version(head: Seq, readers: &[Reader]) -> String {
         hash.update([
             has(reader.acknowledged),
             has(reader.fetched == Some(true)),
-            has(reader.wake == WakePath::Stream),
+            has(reader.wake.is_now()),
         ]);
         for name in [Some(&reader.name), reader.role.as_ref()] {
             let name = name.map_or("", parler_protocol::AgentName::as_str);

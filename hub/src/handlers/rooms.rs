@@ -59,7 +59,7 @@ pub(crate) async fn members(call: RoomCall) -> Result<Response, Refusal> {
     let (presence, key) = (&call.state.presence, call.room.key());
     for member in &mut members {
         member.last_seen = member.last_seen.max(presence.last_heard(&member.id).unwrap_or(0));
-        member.wake = presence.wake_path(&member.id, &key);
+        member.wake = presence.wake_path(&member.id, &key, call.state.now_ms());
     }
     // Whoever has left meanwhile does not come back by it.
     let requests = call.store().requests(agent, &call.room).await?;

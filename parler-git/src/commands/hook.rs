@@ -1,6 +1,7 @@
 //! `git parler hook HOST EVENT`: what a coding agent's hook runs. Whatever goes wrong here, the host sees nothing of it: no
 //! text, exit code 0, and in no more time than it has. Starts no hub, makes no key, and acknowledges nothing to the hub.
 
+pub(super) mod install;
 mod park;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use parler_client::{Client, Identity};
 use parler_protocol::BundleId;
+use parler_protocol::api::WakePath;
 
 use crate::cli::Globals;
 use crate::context::Context;
@@ -179,6 +181,7 @@ impl Caller {
         let moment = Instant::now() + time;
         let client = self.context.client_until(&self.hub, self.me.clone(), moment);
         let client = client
+            .map(|client| client.waking(WakePath::Turn))
             .inspect_err(|error| tracing::debug!("hook: no hub: {error}"))
             .ok();
         let waiting = self.waiting(client.as_ref());

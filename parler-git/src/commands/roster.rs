@@ -32,6 +32,8 @@ pub(super) fn run(context: &Context, output: &mut Output) -> Result<()> {
         output.line(&screen::fit("", &who, &facts))?;
         let wake = match member.wake {
             WakePath::Stream => "watching now",
+            WakePath::Session => "woken by what comes",
+            WakePath::Turn => "begins its next turn with what comes",
             WakePath::None => "sees what comes at its next recv",
         };
         let seen = text::local_time(member.last_seen);

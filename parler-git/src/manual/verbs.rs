@@ -240,6 +240,12 @@ const HOOK: &[Section] = &[(
              started (but by `claude wait`) and no key made. Whatever fails, a hook prints nothing and ends with 0; `PARLER_TRACE` \
              tells why. `parler.hook.wait` says how long the hub is waited for.",
         ),
+        Text(
+            "`git parler hook install HOST` puts the lines that call this into the host's own file: the user's, with `--scope project` \
+             the repository's, for `claude` with `--scope local` the user's in this repository. What else is there stays byte for \
+             byte; installed twice it is there once, and `--remove` leaves the file as it was. `--print` only shows it. With `--as NAME` \
+             that is the agent of the work tree from now on.",
+        ),
     ],
 )];
 

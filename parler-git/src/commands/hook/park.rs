@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use git_remote_parler::held;
 use parler_client::Hinted;
 use parler_protocol::BundleId;
+use parler_protocol::api::WakePath;
 use rustix::process::getppid;
 
 use super::Caller;
@@ -44,7 +45,8 @@ pub(super) fn wait(caller: &Caller) -> Result<Option<String>> {
     let client = caller
         .context
         .client_that_sends_nothing(&caller.hub, caller.me.clone())?
-        .without_retries();
+        .without_retries()
+        .waking(WakePath::Session);
     let mut hints = client.hints();
     loop {
         match hints.next()? {

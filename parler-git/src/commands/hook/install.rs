@@ -1,0 +1,182 @@
+//! `git parler hook install HOST`: puts the lines that call this program into a host's own configuration, or takes them out
+//! again. Everything else in the file stays byte for byte; a file that is no JSON is left alone.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use git_remote_parler::held;
+use serde_json::json;
+
+use crate::cli::HookInstall;
+use crate::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hook::edit::{self, EditError};
+use crate::hook::host::{HOSTS, Host};
+use crate::hook::install::{Places, Scope};
+use crate::output::Output;
+
+/// Largest configuration that is edited.
+const MAX_FILE_BYTES: u64 = 4 << 20; // 4 MiB
+/// How the name of a file that is not complete yet begins.
+const UNFINISHED: &str = ".parler-";
+
+pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut Output) -> Result<()> {
+    let host = Host::named(&args.host).ok_or_else(|| {
+        Error::usage(format_args!(
+            "'{}' is none of {}",
+            args.host,
+            HOSTS.map(Host::name).join(", ")
+        ))
+    })?;
+    let file = file(context, host, args.scope)?;
+    if args.print {
+        return match output.is_json() {
+            true => output.json(&json!({ "host": host.name(), "file": file, "content": host.whole_file() })),
+            false => {
+                output.remark(&format!("for {}", file.display()));
+                output.text(&host.whole_file())
+            }
+        };
+    }
+    if let Some(name) = &context.globals.agent
+        && !args.remove
+    {
+        name_agent(context, name)?;
+    }
+    let before = read(&file)?;
+    let after = match args.remove {
+        true => without(host, before.as_deref(), &file)?,
+        false => Some(with(host, before.as_deref(), &file)?),
+    };
+    let is_changed = before != after;
+    if is_changed {
+        write(&file, after.as_deref())?;
+    }
+    let shown = file.display();
+    let what = match (args.remove, is_changed) {
+        (true, true) => format!("the hooks of {} are out of {shown}", host.name()),
+        (true, false) => format!("no hooks of ours are in {shown}"),
+        (false, true) => format!("the hooks of {} are in {shown}; {}", host.name(), host.next_step()),
+        (false, false) => format!("the hooks of {} were in {shown} already", host.name()),
+    };
+    output.either(
+        &what,
+        &json!({
+            "host": host.name(), "scope": args.scope.name(), "file": file, "installed": !args.remove, "changed": is_changed,
+            "next": (is_changed && !args.remove).then(|| host.next_step()),
+        }),
+    )
+}
+
+/// The file that the host reads.
+fn file(context: &Context, host: Host, scope: Scope) -> Result<PathBuf> {
+    let environment = &context.environment;
+    let variable = |name: &str| {
+        environment
+            .filled(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    if scope == Scope::User {
+        let home = variable("HOME")
+            .ok_or_else(|| Error::fatal("this user has no home directory").then("set HOME, or say --scope project"))?;
+        let config = variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let places = Places {
+            home: &home,
+            config: &config,
+            variable: &variable,
+        };
+        return Ok(host.user_file(&places));
+    }
+    let name = host.project_file(scope).ok_or_else(|| {
+        Error::usage(format_args!("{} has no scope '{}'", host.name(), scope.name())).then("--scope user or project")
+    })?;
+    let repository = context.repository()?;
+    let top = repository
+        .work_dir()
+        .ok_or_else(|| Error::usage("this repository has no work tree").then("--scope user"))?;
+    Ok(top.join(name))
+}
+
+/// Makes this the agent of the work tree, as `connect --as` does.
+fn name_agent(context: &Context, name: &str) -> Result<()> {
+    context.repository()?;
+    let name = name.parse().map_err(Error::usage)?;
+    // Its key, too: a hook makes none.
+    context.agent()?;
+    context.set_agent(&name)
+}
+
+/// What is in a file; none where there is none.
+fn read(file: &Path) -> Result<Option<String>> {
+    let failed = |error: &io::Error| Error::io(format_args!("read {}", file.display()), error);
+    match fs::metadata(file) {
+        Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE_BYTES => {}
+        Ok(_) => return Err(left_alone(file, "it is no file, or too long for one of settings")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    }
+    let bytes = fs::read(file).map_err(|error| failed(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| left_alone(file, "it is no UTF-8"))?;
+    Ok(Some(text))
+}
+
+fn left_alone(file: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format_args!("{} is left as it is: {why}", file.display()),
+    )
+    .then("mend it, or put in by hand what --print shows")
+}
+
+fn with(host: Host, before: Option<&str>, file: &Path) -> Result<String> {
+    let Some(before) = before else {
+        return Ok(host.whole_file());
+    };
+    if host == Host::Opencode {
+        return match before == host.whole_file() {
+            true => Ok(before.to_owned()),
+            false => Err(left_alone(file, "it is not as this program writes it")),
+        };
+    }
+    edit::insert(before, &host.entries()).map_err(|error| malformed(file, &error))
+}
+
+fn without(host: Host, before: Option<&str>, file: &Path) -> Result<Option<String>> {
+    let Some(before) = before else { return Ok(None) };
+    if before == host.whole_file() {
+        return Ok(None);
+    }
+    if host == Host::Opencode {
+        return Err(left_alone(file, "it is not as this program writes it"));
+    }
+    let after = edit::remove(before, &host.entries()).map_err(|error| malformed(file, &error))?;
+    Ok(Some(after))
+}
+
+fn malformed(file: &Path, error: &EditError) -> Error {
+    left_alone(file, error)
+}
+
+/// Puts a file in its place as a whole, with the mode that it had; none: takes it away.
+fn write(file: &Path, content: Option<&str>) -> Result<()> {
+    let failed = |error: &io::Error| Error::io(format_args!("write {}", file.display()), error);
+    let Some(content) = content else {
+        return fs::remove_file(file).map_err(|error| failed(&error));
+    };
+    let put = || -> io::Result<()> {
+        // Where it is a link, what it leads to.
+        let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let directory = place.parent().unwrap_or_else(|| Path::new("/"));
+        fs::create_dir_all(directory)?;
+        let mode = fs::metadata(&place).map_or_else(|_| Permissions::from_mode(0o644), |meta| meta.permissions());
+        let mut unfinished = held::make_file(directory, UNFINISHED, mode)?;
+        unfinished.write_all(content.as_bytes())?;
+        unfinished.as_file().sync_all()?;
+        unfinished.persist(&place).map_err(|error| error.error)?;
+        Ok(())
+    };
+    put().map_err(|error| failed(&error))
+}
