@@ -1,16 +1,18 @@
 //! The command line: verbs, options and what they are for. Values are checked where they are used, so that a bad one
 //! gets the same one line whether it came from an option, a variable or a configuration.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::hook::install::Scope;
 pub(crate) use ci::{AnnotationWord, Ci, CiAnnotate, CiPost, CiVerb};
+pub(crate) use hook::{Hook, HookInstall, HookVerb};
+pub(crate) use hub::{Hub, HubVerb};
 pub(crate) use work::{JobExec, JobGuard, Serve};
 
 mod ci;
+mod hook;
+mod hub;
 mod work;
 
 /// Hand work between coding agents, people and CI with git itself.
@@ -499,38 +501,6 @@ pub(crate) enum TokenVerb {
 }
 
 #[derive(Debug, Args)]
-#[command(override_usage = "git parler hook HOST EVENT\n       git parler hook install HOST [OPTIONS]")]
-pub(crate) struct Hook {
-    #[command(subcommand)]
-    pub(crate) what: HookVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum HookVerb {
-    /// Put the lines that call this program into a coding agent's own configuration, or take them out again
-    Install(HookInstall),
-    /// HOST EVENT: answer a coding agent's hook, whose JSON is read from standard input
-    #[command(external_subcommand)]
-    Event(Vec<OsString>),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct HookInstall {
-    /// The coding agent: claude, codex, copilot, cursor, gemini, opencode
-    #[arg(value_name = "HOST")]
-    pub(crate) host: String,
-    /// Whose configuration it is
-    #[arg(long, value_name = "SCOPE", value_enum, default_value_t = Scope::User)]
-    pub(crate) scope: Scope,
-    /// Only show what would stand there
-    #[arg(long, conflicts_with = "remove")]
-    pub(crate) print: bool,
-    /// Take out what was put in
-    #[arg(long)]
-    pub(crate) remove: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Trust {
     /// The name whose new key is accepted
     #[arg(value_name = "NAME", conflicts_with = "history")]
@@ -579,32 +549,6 @@ pub(crate) enum CompletionShell {
     Bash,
     Fish,
     Zsh,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Hub {
-    #[command(subcommand)]
-    pub(crate) what: HubVerb,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum HubVerb {
-    /// Serve in this process
-    #[command(hide = true)]
-    Run {
-        /// Say on standard output when it serves
-        #[arg(long)]
-        announce: bool,
-        /// Nothing that the starter had open is open here
-        #[arg(long, requires = "announce")]
-        alone: bool,
-    },
-    /// Start it unless it runs
-    Start,
-    /// End it
-    Stop,
-    /// Say whether it runs
-    Status,
 }
 
 #[cfg(test)]

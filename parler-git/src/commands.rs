@@ -64,6 +64,10 @@ pub(crate) use join::linked_hub;
 pub(crate) fn run(environment: Environment) -> ExitCode {
     let cli = match Cli::try_parse_from(&environment.arguments) {
         Ok(cli) => cli,
+        // A host that is told 2 may erase what its user asked.
+        Err(error) if error.exit_code() != 0 && Environment::is_of_a_hook() && !hook::has_terminal() => {
+            return ExitCode::SUCCESS;
+        }
         Err(error) => return not_a_command(&error, &environment.arguments),
     };
     match &cli.verb {
@@ -95,7 +99,12 @@ fn fail(error: &Error, json: bool) -> ExitCode {
 }
 
 fn run_verb(mut environment: Environment, mut cli: Cli) -> Result<()> {
-    if matches!(&cli.verb, Verb::Token(args) if matches!(args.what, TokenVerb::Exchange)) {
+    let shows_identity = match &cli.verb {
+        Verb::Ci(args) => args.oidc,
+        Verb::Token(args) => matches!(args.what, TokenVerb::Exchange),
+        _ => false,
+    };
+    if shows_identity {
         environment.identity.turn_on();
     }
     let to = match &mut cli.verb {

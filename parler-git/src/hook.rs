@@ -86,7 +86,9 @@ pub(crate) fn offer(
     }
     let makes_a_turn = matches!(event.moment, Moment::TurnEnd | Moment::Wait);
     let is_held_back = makes_a_turn
-        && (event.is_continued || !event.is_complete || !memory.may_make_a_turn(rules.now, rules.turns_per_hour));
+        && (is_end && event.is_continued
+            || !event.is_complete
+            || !memory.may_make_a_turn(rules.now, rules.turns_per_hour));
     if event.moment == Moment::TurnOver || is_held_back {
         return None;
     }
@@ -215,7 +217,12 @@ pub(crate) mod tests {
         assert!(!agent.says(&at(TurnEnd, "s"), &[&three]), "the hour has had its turns");
         assert!(agent.says(&at(Prompt, "s"), &[&three]), "what leads is no turn");
         agent.now += 3_600_000;
-        assert!(agent.says(&at(Wait, "s"), &[&lead(10, "four")]));
+        // It may wait long beyond the turn that it began with.
+        let parked = Event {
+            is_continued: true,
+            ..at(Wait, "s")
+        };
+        assert!(agent.says(&parked, &[&lead(10, "four")]));
     }
 
     #[test]

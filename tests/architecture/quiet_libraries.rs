@@ -15,11 +15,12 @@ pub(super) const LIBRARIES: [&str; 5] = [
     "parler-git/src",
 ];
 
-/// The edges: programs, and the one file that reads what the process was started with.
-const EDGES: [&str; 4] = [
+/// The edges: programs, the one file that reads what the process was started with, and the wait that ends with its host.
+const EDGES: [&str; 5] = [
     "hub/src/main.rs",
     "hub/src/program",
     "parler-git/src/bin/",
+    "parler-git/src/commands/hook/park.rs",
     "parler-git/src/environment.rs",
 ];
 
@@ -43,7 +44,8 @@ const FORBIDDEN: [&str; 13] = [
 const STANDARD_STREAMS: [&str; 3] = ["stdin()", "stdout()", "stderr()"];
 
 /// The files of the command line that are its terminal.
-const TERMINAL: [&str; 9] = [
+const TERMINAL: [&str; 10] = [
+    "parler-git/src/commands/hook.rs",
     "parler-git/src/helper.rs",
     "parler-git/src/input.rs",
     "parler-git/src/lib.rs",

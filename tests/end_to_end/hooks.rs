@@ -535,6 +535,8 @@ fn calls_that_are_none_say_nothing() {
         let answer = desk.bob.feed("git-parler", words, input.as_bytes()).success();
         assert_eq!((answer.out(), answer.err()), ("", ""));
     };
+    call(&[], "{}");
+    call(&["--unknown", "claude", "prompt"], "{}");
     call(&["vim", "prompt"], "{}");
     call(&["claude", "later"], "{}");
     call(&["claude"], "{}");

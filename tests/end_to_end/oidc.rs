@@ -93,6 +93,14 @@ fn a_job_speaks_by_what_its_ci_system_signed_and_leaves_nothing_of_it() {
     job.git("push --quiet parler::room/build HEAD:refs/heads/ci").success();
     let listed = job.git("ls-remote parler::room/build refs/heads/ci").success();
     assert_eq!(listed.listed_refs()["refs/heads/ci"], work.rev("HEAD"));
+    // A job may say it with the verb that speaks for it.
+    let post = "ci post --oidc --room build --context lint --status success --commit";
+    let (commit, silent) = ("a".repeat(40), job.without("PARLER_OIDC"));
+    silent.parler(format!("{post} {commit}")).success();
+    let without = silent
+        .parler(format!("{} {commit}", post.replace("--oidc ", "")))
+        .either();
+    assert!(!without.is_success(), "{without:?}");
     let who = job.parler("whoami --room build --json").success().json();
     assert_eq!(
         (&who["name"], &who["source"]),
@@ -106,7 +114,7 @@ fn a_job_speaks_by_what_its_ci_system_signed_and_leaves_nothing_of_it() {
         .says("hello from a job");
     // One for each process, each for the hub.
     let asked = fixture.issuer.token_requests();
-    assert_eq!(asked.len(), 4, "{asked:?}");
+    assert_eq!(asked.len(), 5, "{asked:?}");
     let list = fixture.alice.parler("token list --json").success().json();
     let main = list["tokens"]
         .as_array()
@@ -114,7 +122,7 @@ fn a_job_speaks_by_what_its_ci_system_signed_and_leaves_nothing_of_it() {
         .iter()
         .find(|token| token["name"] == "main")
         .unwrap();
-    assert_eq!(main["jobs"].as_array().unwrap().len(), 4);
+    assert_eq!(main["jobs"].as_array().unwrap().len(), 5);
     assert_eq!(main["jobs"][0]["claims"]["repository"], "acme/app");
 
     let bearer = &fixture.runner[1].1;

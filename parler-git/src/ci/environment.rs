@@ -19,7 +19,7 @@ pub(crate) struct CiEnvironment {
     /// The page of the run.
     pub(crate) url: Option<RunUrl>,
     /// The same whenever this job posts, and never the same for another job or another attempt at it.
-    seed: Option<String>,
+    attempt_id: Option<String>,
 }
 
 impl CiEnvironment {
@@ -61,7 +61,7 @@ impl CiEnvironment {
             context: name.as_deref().and_then(context_of),
             repository: address.as_deref().and_then(RepositoryId::of_address),
             url: parsed(page),
-            seed: run
+            attempt_id: run
                 .zip(attempt)
                 .map(|(run, attempt)| format!("github\0{place}\0{run}\0{attempt}\0{job}")),
         }
@@ -76,7 +76,7 @@ impl CiEnvironment {
             repository: variable("CI_PROJECT_URL").as_deref().and_then(RepositoryId::of_address),
             url: parsed(variable("CI_JOB_URL")),
             // Each attempt at a job has an id of its own.
-            seed: variable("CI_JOB_ID").map(|job| format!("gitlab\0{place}\0{job}")),
+            attempt_id: variable("CI_JOB_ID").map(|job| format!("gitlab\0{place}\0{job}")),
         }
     }
 
@@ -94,7 +94,7 @@ impl CiEnvironment {
             context: name.as_deref().and_then(context_of),
             repository: variable("BUILDKITE_REPO").as_deref().and_then(RepositoryId::of_address),
             url: parsed(page),
-            seed: job.map(|job| format!("buildkite\0{job}\0{attempt}")),
+            attempt_id: job.map(|job| format!("buildkite\0{job}\0{attempt}")),
         }
     }
 
@@ -106,20 +106,20 @@ impl CiEnvironment {
             context: variable("JOB_NAME").as_deref().and_then(context_of),
             repository: variable("GIT_URL").as_deref().and_then(RepositoryId::of_address),
             url: parsed(variable("BUILD_URL")),
-            seed: variable("BUILD_TAG").map(|build| format!("jenkins\0{place}\0{build}")),
+            attempt_id: variable("BUILD_TAG").map(|build| format!("jenkins\0{place}\0{build}")),
         }
     }
 
     /// What makes this job's word about a commit in a context known when it is said again. That it does not know yet is
     /// another word than what it knows in the end. None where the variables do not tell one attempt from another.
     pub(crate) fn key(&self, context: &StatusContext, commit: &Oid, status: CommitStatus) -> Option<String> {
-        let seed = self.seed.as_ref()?;
+        let attempt_id = self.attempt_id.as_ref()?;
         let word = if status == CommitStatus::Pending {
             "pending"
         } else {
             "verdict"
         };
-        let digest = BundleId::of(format!("{seed}\0{context}\0{commit}\0{word}").as_bytes());
+        let digest = BundleId::of(format!("{attempt_id}\0{context}\0{commit}\0{word}").as_bytes());
         Some(format!("ci-{digest}"))
     }
 }
@@ -230,7 +230,7 @@ mod tests {
                 [COMMIT, context, "git.example/org/shop", url],
                 "{system}"
             );
-            assert!(found.seed.is_some(), "{system}");
+            assert!(found.attempt_id.is_some(), "{system}");
         }
         assert_eq!(environment(&[("CI", "true")]), None);
         assert_eq!(environment(&[("GITHUB_ACTIONS", "false")]), None);

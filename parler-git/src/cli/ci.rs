@@ -7,6 +7,9 @@ use parler_protocol::CommitStatus;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ci {
+    /// Show the hub the identity token of the CI system, in place of a token of its own; as PARLER_OIDC=1 does for every verb
+    #[arg(long, global = true)]
+    pub(crate) oidc: bool,
     #[command(subcommand)]
     pub(crate) what: CiVerb,
 }

@@ -1,5 +1,5 @@
 //! `git parler hook HOST EVENT`: what a coding agent's hook runs. Whatever goes wrong here, the host sees nothing of it: no
-//! text, exit code 0, and in no more time than it has. Starts no hub, makes no key, and acknowledges nothing to the hub.
+//! text, exit code 0, and in no more time than it has. Starts no hub (but for `claude wait`), makes no key, and acknowledges nothing to the hub.
 
 pub(super) mod install;
 mod park;
@@ -68,7 +68,7 @@ impl From<Error> for Silence {
     }
 }
 
-fn has_terminal() -> bool {
+pub(super) fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
@@ -91,9 +91,6 @@ fn reply(
     let event = host
         .read(moment, &input)
         .map_err(|error| Error::fatal(format_args!("what {} says is not understood: {error}", host.name())))?;
-    if event.is_subagent {
-        return Ok(Reply::default());
-    }
     let Some(caller) = Caller::find(environment, globals, event, called_at)? else {
         return Ok(Reply::default());
     };
@@ -209,7 +206,8 @@ impl Caller {
         self.context.trust().keep();
         if spool != before {
             file.update(Durability::Soon, |kept: Option<Spool>| {
-                if let Some(kept) = kept {
+                // Only what another process wrote since: what was here before was given up with reason.
+                if let Some(kept) = kept.filter(|kept| *kept != before) {
                     spool.join(kept);
                 }
                 spool.clone()

@@ -127,13 +127,17 @@ impl Host {
         events.find(|(name, _)| *name == event).map(|(_, moment)| *moment)
     }
 
-    /// Reads what the host says. Nothing at all is an event of which it says no more.
+    /// Reads what the host says. Nothing at all comes from no host: what is said then was told to nobody.
     ///
     /// # Errors
     /// Where it is not JSON of the form that the host documents.
     pub(crate) fn read(self, moment: Moment, input: &[u8]) -> serde_json::Result<Event> {
         if input.trim_ascii().is_empty() {
-            return Ok(Event::at(moment));
+            return Ok(Event {
+                is_complete: false,
+                is_heard: false,
+                ..Event::at(moment)
+            });
         }
         match self {
             Self::Claude => claude::read(moment, input),

@@ -21,6 +21,8 @@ use crate::room_log::{read_message, read_page};
 
 /// How many messages are asked for at once: what was read counts although the time is over before the next.
 const PAGE_MESSAGES: u32 = 200;
+/// How many at first: a page that does not come in time has to be asked for again.
+const FIRST_PAGE: u32 = 4;
 /// How far back a long backlog is read.
 const MOST_MESSAGES: u64 = MAX_PAGE_MESSAGES as u64;
 /// Largest message, and most bytes of messages, that are kept; of others the number.
@@ -117,8 +119,10 @@ impl Spool {
             .max(Seq::new(head.get().saturating_sub(MOST_MESSAGES)));
         let (trust, me) = (context.trust(), client.identity());
         let mut retold = Retold::default();
+        let mut limit = FIRST_PAGE;
         while known.read_to < head {
-            let mut page = read_page(client, hub, &known.room, Some(known.read_to), PAGE_MESSAGES)?;
+            let mut page = read_page(client, hub, &known.room, Some(known.read_to), limit)?;
+            limit = (limit * 4).min(PAGE_MESSAGES);
             let Some(last) = page.entries.last().map(|last| last.seq) else {
                 break;
             };
@@ -138,7 +142,7 @@ impl Spool {
         Ok(())
     }
 
-    /// What waits for the agent by what is known, newest first. What is settled is forgotten on the way.
+    /// What waits for the agent by what is known: what names it first, then what is for anybody, the newest first. What is settled is forgotten on the way.
     pub(crate) fn waiting(
         &mut self,
         context: &Context,
@@ -159,14 +163,16 @@ impl Spool {
             let ledger = Ledger::of(&entries);
             let mut open = Vec::new();
             for entry in &entries {
-                let handoff = ledger.handoff(entry.seq).filter(|handoff| handoff.awaits(me));
+                let handoff = ledger
+                    .handoff(entry.seq)
+                    .filter(|handoff| handoff.is_for(me) && handoff.is_open_for(me));
                 let Some(handoff) = handoff else { continue };
-                let Some(lead) = Lead::of(entry, me, context.repository_if_any()) else {
-                    continue;
-                };
+                // Kept also where another one has it, who may give it back, or where its author's name is in doubt as yet.
                 open.push(entry.seq);
                 open.extend(handoff.receipts.iter().map(|receipt| receipt.seq));
-                waiting.leads.push(lead);
+                if handoff.awaits(me) {
+                    waiting.leads.extend(Lead::of(entry, me, context.repository_if_any()));
+                }
             }
             let settled: Vec<_> = entries
                 .iter()
@@ -175,8 +181,12 @@ impl Spool {
                 .collect();
             known.forget(&settled);
         }
-        let newest_first = |lead: &Lead| std::cmp::Reverse((lead.message.ts, lead.message.seq));
-        waiting.leads.sort_by_key(newest_first);
+        // What names the agent or its role before what is for anybody.
+        let order = |lead: &Lead| {
+            let newest_first = std::cmp::Reverse((lead.message.ts, lead.message.seq));
+            (lead.handoff.to.is_none(), newest_first)
+        };
+        waiting.leads.sort_by_key(order);
         self.fit();
         waiting
     }

@@ -48,16 +48,19 @@ pub(super) fn wait(caller: &Caller) -> Result<Option<String>> {
         .without_retries()
         .waking(WakePath::Session);
     let mut hints = client.hints();
+    let mut looks_again = false;
     loop {
         match hints.next()? {
-            Hinted::Heads(_) | Hinted::Hint(_) => {
-                let waiting = caller.waiting(Some(&client));
-                if let Some(text) = caller.say(&waiting) {
-                    return Ok(Some(text));
-                }
-            }
-            Hinted::Heartbeat | Hinted::Away(_) => {}
+            Hinted::Away(_) => continue,
+            Hinted::Heartbeat if !looks_again => continue,
+            Hinted::Heads(_) | Hinted::Hint(_) | Hinted::Heartbeat => {}
         }
+        let waiting = caller.waiting(Some(&client));
+        if let Some(text) = caller.say(&waiting) {
+            return Ok(Some(text));
+        }
+        // The hub did not say it all, and does not hint at it a second time.
+        looks_again = waiting.unread.is_none();
     }
 }
 
