@@ -71,7 +71,14 @@ impl Repository {
             reduced: options(),
         };
         let opened = gix::ThreadSafeRepository::discover_opts(directory, Default::default(), trust);
-        let opened = opened.map_err(|error| RepositoryError::opening(directory, error))?;
+        let opened = opened.map_err(|error| {
+            // The library takes one that is not there for another user's.
+            let named = git.environment().get("GIT_WORK_TREE").map(|tree| directory.join(tree));
+            match named.filter(|tree| !tree.exists()) {
+                Some(directory) => RepositoryError::NoWorkTree { directory },
+                None => RepositoryError::opening(directory, error),
+            }
+        })?;
         Self::of(git, opened)
     }
 
@@ -239,6 +246,12 @@ pub enum RepositoryError {
     #[error("the repository of {} belongs to another user: git config --global --add safe.directory DIR", directory.display())]
     NotOurs {
         /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// `GIT_WORK_TREE` names a directory that is not there.
+    #[error("the work tree that GIT_WORK_TREE names is not there: {}", directory.display())]
+    NoWorkTree {
+        /// The directory.
         directory: PathBuf,
     },
     /// It names its objects by a hash we do not know.

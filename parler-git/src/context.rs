@@ -78,9 +78,11 @@ impl Context {
         let git = Git::new(program, environment.for_git()).with_traces(terminal.clone());
         let (repository, no_repository) = match Repository::discover(git.clone(), &environment.directory) {
             Ok(repository) => (Some(repository), None),
-            Err(error @ (RepositoryError::NotARepository { .. } | RepositoryError::NotOurs { .. })) => {
-                (None, Some(error))
-            }
+            Err(
+                error @ (RepositoryError::NotARepository { .. }
+                | RepositoryError::NotOurs { .. }
+                | RepositoryError::NoWorkTree { .. }),
+            ) => (None, Some(error)),
             // Of a configuration that cannot be read git names the file and the line.
             Err(error @ RepositoryError::Read { .. }) => {
                 let listed = git.command(Side::Push, "config").arg("--list").run();
@@ -133,10 +135,10 @@ impl Context {
         self.repository.as_ref()
     }
 
-    /// Why the repository that is here is none to work in: it belongs to somebody else.
+    /// Why the repository that is here is none to work in: it belongs to somebody else, or its work tree is not there.
     pub(crate) fn refused_repository(&self) -> Option<Error> {
         match &self.no_repository {
-            Some(RepositoryError::NotOurs { .. }) => self.repository().err(),
+            Some(RepositoryError::NotOurs { .. } | RepositoryError::NoWorkTree { .. }) => self.repository().err(),
             _ => None,
         }
     }
@@ -146,6 +148,10 @@ impl Context {
         match (&self.repository, &self.no_repository) {
             (Some(repository), _) => Ok(repository),
             (None, Some(RepositoryError::NotOurs { directory })) => Err(RepositoryError::NotOurs {
+                directory: directory.clone(),
+            }
+            .into()),
+            (None, Some(RepositoryError::NoWorkTree { directory })) => Err(RepositoryError::NoWorkTree {
                 directory: directory.clone(),
             }
             .into()),
@@ -546,6 +552,7 @@ impl From<RepositoryError> for Error {
             RepositoryError::NotARepository { .. } => {
                 Self::fatal(error).then("run it inside of a repository, or make one: git init")
             }
+            RepositoryError::NoWorkTree { .. } => Self::fatal(error).then("unset GIT_WORK_TREE, or make the directory"),
             RepositoryError::NotOurs { .. } | RepositoryError::UnknownObjectFormat => Self::fatal(error),
             RepositoryError::UnknownRevision { .. } => {
                 Self::new(ErrorKind::NotFound, error).then("git branch -a, git log")

@@ -353,6 +353,16 @@ fn ids_that_are_unknown_ambiguous_or_none() {
 }
 
 #[test]
+fn a_work_tree_that_is_not_there_is_named() {
+    let world = world();
+    let work = pushed(&world);
+    let agent = work.user().with("GIT_WORK_TREE", "gone");
+    let refused = agent.parler("apply 1 --room try").code(128);
+    let line = refused.one_error_line();
+    assert!(line.contains("GIT_WORK_TREE") && line.contains("gone"), "{line}");
+}
+
+#[test]
 fn two_bundles_whose_ids_begin_alike_are_told_apart() {
     let world = world();
     let work = pushed(&world);

@@ -5,6 +5,7 @@ mod forge;
 mod from_rooms;
 mod helper;
 mod hub_as_enemy;
+mod hub_as_target;
 mod imports;
 mod packs;
 mod receivers;

@@ -6,7 +6,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parler_harness::{Agent, Answer, Asked, HubProcess, Lie, LyingProxy, Repository, Snapshot, Told, World};
+use parler_harness::{Agent, Answer, Asked, HubProcess, Lie, LyingProxy, RawClient, Repository, Snapshot, Told, World};
+use parler_protocol::{Part, TextPart};
+use serde_json::{Value, json};
 
 use super::stage::assert_visible;
 use crate::{hub_server, noise, world};
@@ -257,6 +259,83 @@ fn changed(told: &Told, change: impl FnOnce(&mut serde_json::Value)) -> Lie {
     };
     change(&mut value);
     told.with_body(value.to_string().as_bytes())
+}
+
+/// A member signs refs of such names. A hub keeps none of them; where it does, the log is not believed.
+#[test]
+fn h09_refs_that_no_clone_could_hold_are_neither_kept_nor_shown() {
+    let world = world();
+    let stage = Stage::new(&world);
+    let code = stage.alice.parler("invite --group x").success().word().to_owned();
+    let mallory = RawClient::new(&stage.proxy.url(), "mallory");
+    let room = mallory.join(&code);
+    // Messages that a reader of refs is not told: one of them can be another, signed before it.
+    let before = mallory.head(&room);
+    let said = mallory.post(&room, vec![text("one")]).unwrap();
+    mallory.post(&room, vec![text("two")]).unwrap();
+    let moves = |name: &str| -> Part {
+        let update = json!({ "name": name, "old": null, "new": stage.tip, "forced": false });
+        let refs = json!({ "kind": "com.parler.refs", "updates": [update], "atomic": false, "objectFormat": "sha1" });
+        Part::from_value(&refs)
+    };
+    let stored = |name: &str| {
+        let signed = mallory.sign(&room, &before, vec![moves(name)]);
+        let mut message: Value = serde_json::from_slice(&signed.body).unwrap();
+        let identity = mallory.calls.identity();
+        message["seq"] = json!(said.seq);
+        message["room"] = json!("x");
+        message["from"] = json!({ "id": identity.key.id(), "name": identity.name });
+        message["ts"] = json!(1);
+        message
+    };
+    let tells = |message: Value| {
+        move |asked: &Asked, told: &Told| {
+            let change = |log: &mut Value| {
+                log["messages"].as_array_mut().unwrap().push(message.clone());
+                log["version"] = message["seq"].clone();
+            };
+            if asked.line.contains("/pushes") {
+                changed(told, change)
+            } else {
+                Lie::Truth
+            }
+        }
+    };
+    let long = format!("refs/heads/{}", "x".repeat(5_000));
+    for name in [
+        "../x",
+        "-x",
+        "HEAD",
+        "refs/heads/../../x",
+        "refs/heads/a.lock",
+        "refs/heads/\u{1b}[2J",
+        "refs/heads/a b",
+        "refs/heads/x\nrefs/heads/y",
+        "refs/parler/x",
+        &"7".repeat(40),
+        &long,
+    ] {
+        assert!(mallory.post(&room, vec![moves(name)]).is_err(), "{name}");
+        let (answer, asked) = stage.refuses(name, tells(stored(name)));
+        assert!(answer.err().contains("message"), "{name}: {answer:?}");
+        assert!(!asked.iter().any(is_bundle), "{name}: {asked:?}");
+    }
+    // Where a ref is, none can be below it.
+    let below = mallory.post(&room, vec![moves("refs/heads/topic/below")]);
+    assert!(below.is_err(), "{below:?}");
+    // It is the names that are refused: a proper one is believed, told in the same way.
+    stage.proxy.tell(tells(stored("refs/heads/proper")));
+    let shown = stage.bob.git("ls-remote parler::room/x").success().out().to_owned();
+    assert!(
+        shown.contains(&format!("{}\trefs/heads/proper\n", stage.tip)),
+        "{shown}"
+    );
+    let _ = std::fs::remove_dir_all(stage.bobs.path().join(".git/parler"));
+    stage.succeeds();
+}
+
+fn text(words: &str) -> Part {
+    TextPart { text: words.into() }.into()
 }
 
 #[test]
