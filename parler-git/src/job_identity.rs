@@ -67,6 +67,20 @@ impl JobIdentity {
         self.on = Some("true".into());
     }
 
+    /// What nobody else may see of it.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        [&self.value, &self.gitlab, &self.runner_bearer]
+            .into_iter()
+            .filter_map(|value| value.as_ref()?.to_str())
+    }
+
+    /// Whether whom it is for was said before anybody asked.
+    pub(crate) fn is_for_one_hub(&self) -> bool {
+        [&self.value, &self.file, &self.gitlab, &self.audience]
+            .iter()
+            .any(|said| said.is_some())
+    }
+
     /// Whether the job shows who it is.
     pub(crate) fn is_on(&self) -> Result<bool> {
         let Some(said) = &self.on else { return Ok(false) };

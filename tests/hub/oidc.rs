@@ -374,6 +374,9 @@ async fn a_job_is_let_in_by_its_claims_alone() {
         vec![("event_name", json!("pull_request"))],
         vec![("event_name", json!("pull_request_target"))],
         vec![("event_name", json!("pull_request_review_comment"))],
+        vec![("event_name", json!("workflow_run"))],
+        vec![("event_name", json!("issue_comment"))],
+        vec![("pipeline_source", json!("merge_request_event"))],
         vec![("ref_protected", json!("false"))],
         vec![("ref_protected", json!(true))],
         vec![("ref_protected", Value::Null)],
@@ -445,6 +448,24 @@ async fn gitlabs_unprotected_refs_and_forks_stay_out() {
         .await
         .expect(201)
         .json::<Value>();
+}
+
+#[tokio::test]
+async fn a_rule_that_is_tightened_goes_on_letting_its_jobs_in() {
+    let fixture = Fixture::new().await;
+    fixture.trust(|issuer| {
+        issuer["rules"][0]["can"] = json!(["post", "read"]);
+        issuer["rules"][0]["ttl"] = json!("1h");
+    });
+    fixture.lets_in("1").await.expect(201).json::<Value>();
+    fixture.trust(|issuer| {
+        issuer["rules"][0]["can"] = json!(["post"]);
+        issuer["rules"][0]["ttl"] = json!("1m");
+    });
+    fixture.lets_in("2").await.expect(201).json::<Value>();
+    // The shorter token has ended, and the name is the rule's still.
+    fixture.hub.pass(Duration::from_secs(120));
+    fixture.lets_in("3").await.expect(201).json::<Value>();
 }
 
 #[tokio::test]

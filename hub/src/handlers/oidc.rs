@@ -32,11 +32,13 @@ pub(crate) async fn exchange(
     let Some(trust) = &state.options.oidc else {
         return Err(refused(&Refused::token("this hub trusts no issuer")));
     };
-    let (issuers, now) = (trust.issuers(), state.now_ms());
+    let issuers = trust.issuers();
     let identity = IdentityToken::parse(&request.token).map_err(|what| refused(&Refused::token(what)))?;
-    let issuer = oidc::key_of(&issuers, &identity, now)
+    let issuer = oidc::key_of(&issuers, &identity, state.now_ms())
         .await
         .map_err(|why| refused(&why))?;
+    // Keys may have been waited for.
+    let now = state.now_ms();
     let admitted = oidc::judge(issuer, &identity, request.room.as_ref(), now).map_err(|why| refused(&why))?;
 
     let rule = admitted.rule;

@@ -18,7 +18,7 @@ const STABLE: [&str; 3] = ["repository_id", "project_id", "sub"];
 /// How long ago an identity token may have been made, where the file says nothing.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(600); // 10 min
 /// The longest that the file may say: of what is older nothing is remembered.
-const MAX_MAX_AGE: Duration = Duration::from_secs(3600); // 1 h
+pub(super) const MAX_MAX_AGE: Duration = Duration::from_secs(3600); // 1 h
 
 /// Why a file with trusted issuers cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -184,9 +184,9 @@ fn check(written: WrittenRule) -> Result<Rule, String> {
         }
         claims.push((name, values));
     }
-    if !claims.iter().any(|(name, _)| STABLE.contains(&name.as_str())) {
+    if !claims.iter().any(lasts) {
         return Err(format!(
-            "claims: none says which repository it is in a way that lasts: one of {}",
+            "claims: none says which repository it is in a way that lasts: one of {}, and no sub made of names",
             STABLE.join(", ")
         ));
     }
@@ -211,6 +211,19 @@ fn duration(what: &str, written: &str, longest: Duration) -> Result<Duration, St
         ));
     }
     Ok(read)
+}
+
+/// Whether a claim names a repository in a way that lasts. Most systems make `sub` of names.
+fn lasts((name, values): &(String, Vec<String>)) -> bool {
+    let is_of_names = |sub: &String| {
+        sub.starts_with("project_path:")
+            || sub.starts_with("organization:")
+            // GitHub's newer ones have ids as well: repo:OWNER@1/NAME@2:..
+            || sub.strip_prefix("repo:").is_some_and(|rest| {
+                rest.split(':').next().unwrap_or_default().matches('@').count() != 2
+            })
+    };
+    STABLE.contains(&name.as_str()) && (name != "sub" || !values.iter().any(is_of_names))
 }
 
 #[cfg(test)]

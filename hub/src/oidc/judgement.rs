@@ -7,6 +7,7 @@ use std::time::Duration;
 use parler_protocol::RoomName;
 use sha2::{Digest, Sha256};
 
+use super::file::MAX_MAX_AGE;
 use super::identity_token::IdentityToken;
 use super::{Issuer, Rule};
 use crate::store::TokenHash;
@@ -47,7 +48,7 @@ pub(crate) struct Admitted<'a> {
     pub(crate) claims: BTreeMap<String, String>,
     /// What makes the token one of its kind.
     pub(crate) identity: TokenHash,
-    /// From when on it would be refused for its age, milliseconds since 1970.
+    /// From when on no file of rules would have it taken, milliseconds since 1970.
     pub(crate) ends: i64,
 }
 
@@ -178,7 +179,9 @@ fn check_times(issuer: &Issuer, token: &IdentityToken<'_>, now: i64) -> Result<i
             "it was made more than {age} ago: ask for a new one"
         )));
     }
-    Ok(expires.min(oldest))
+    // Remembered for as long as any file could have it taken, and for as long as clocks may be apart.
+    let longest = issued.saturating_add(millis(MAX_MAX_AGE));
+    Ok(expires.min(longest).saturating_add(SKEW_MS))
 }
 
 pub(crate) fn millis(time: Duration) -> i64 {
@@ -194,12 +197,13 @@ fn misfit(rule: &Rule, token: &IdentityToken<'_>) -> Option<String> {
             None => return Some(format!("there is no {name}")),
         }
     }
-    // What a fork sends in runs in an event of this name; which repository its head is of is not told.
-    let event = token.claim("event_name").unwrap_or_default();
-    if event.starts_with("pull_request") && !rule.allow_pull_requests {
-        return Some(format!(
-            "event_name is {event:?}, and it does not say allow_pull_requests"
-        ));
+    // What a fork sends in runs in such an event or pipeline; which repository its head is of is not told.
+    let of_forks = ["event_name", "pipeline_source"].into_iter().find_map(|name| {
+        let value = token.claim(name).filter(|value| is_of_forks(value))?;
+        Some((name, value))
+    });
+    if let Some((name, value)) = of_forks.filter(|_| !rule.allow_pull_requests) {
+        return Some(format!("{name} is {value:?}, and it does not say allow_pull_requests"));
     }
     let says_itself = rule.claims.iter().any(|(name, _)| name == "ref_protected");
     let is_unprotected = token.has("ref_protected") && token.claim("ref_protected") != Some("true");
@@ -207,6 +211,18 @@ fn misfit(rule: &Rule, token: &IdentityToken<'_>) -> Option<String> {
         return Some("ref_protected is not \"true\", and it does not say allow_unprotected_refs".to_owned());
     }
     None
+}
+
+/// Whether code of a fork may run in an event of GitHub's, or a pipeline of GitLab's, of this name.
+fn is_of_forks(name: &str) -> bool {
+    name.starts_with("pull_request")
+        || [
+            "workflow_run",
+            "issue_comment",
+            "merge_request_event",
+            "external_pull_request_event",
+        ]
+        .contains(&name)
 }
 
 /// What people are told of the job.

@@ -50,7 +50,7 @@ impl KeySource {
             let client = client(&url, is_loopback).map_err(|why| format!("keys: {why}"))?;
             Place::Address(url, client)
         } else if written.contains("://") || written.is_empty() {
-            return Err(format!("keys: '{written}' is no https address and no file"));
+            return Err("keys: no https address and no file".to_owned());
         } else {
             Place::File(directory.join(written))
         };
@@ -89,7 +89,7 @@ impl KeySource {
         let known = self.known();
         // Somebody else's fetch ended while this one waited.
         let is_done = known.fetched != seen;
-        if is_done || tried.is_some_and(|at| (at..at + REST_MS).contains(&now)) {
+        if is_done || tried.is_some_and(|at| (at - REST_MS..at + REST_MS).contains(&now)) {
             return;
         }
         let is_due = !known.is_within(FRESH_MS, now);
@@ -140,12 +140,18 @@ impl std::fmt::Debug for KeySource {
 
 impl Known {
     fn is_within(&self, age: i64, now: i64) -> bool {
-        self.fetched.is_some_and(|at| now.saturating_sub(at) < age)
+        // A clock that was set back makes no keys good for longer.
+        self.fetched
+            .is_some_and(|at| (-REST_MS..age).contains(&now.saturating_sub(at)))
     }
 }
 
 fn address(written: &str) -> Result<(Url, bool), String> {
-    let url: Url = written.parse().map_err(|error| format!("keys: '{written}': {error}"))?;
+    let url: Url = written.parse().map_err(|error| format!("keys: no address: {error}"))?;
+    // First: what follows says it again.
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("keys: the address holds a password".to_owned());
+    }
     let host = url.host_str().unwrap_or_default();
     let ip = host
         .trim_start_matches('[')
@@ -156,9 +162,6 @@ fn address(written: &str) -> Result<(Url, bool), String> {
         return Err(format!(
             "keys: '{written}': in the clear, anybody on the way could name keys of theirs: use https"
         ));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("keys: the address holds a password".to_owned());
     }
     Ok((url, is_loopback))
 }

@@ -41,7 +41,7 @@ pub struct JobToken {
     pub claims: BTreeMap<String, String>,
     /// Hash of what makes the identity token one of its kind.
     pub identity: TokenHash,
-    /// From when on it is refused for its age, milliseconds since 1970.
+    /// From when on no file of rules would have it taken, milliseconds since 1970.
     pub identity_ends: i64,
     /// Most identity tokens that are remembered at once.
     pub most_identities: u32,

@@ -52,7 +52,8 @@ impl Secrets {
             is_secret(name).then_some(value)
         });
         // Of a key in several lines each is one.
-        let lines = named.chain(token).flat_map(str::lines).map(str::trim);
+        let taken = environment.identity.secrets();
+        let lines = named.chain(token).chain(taken).flat_map(str::lines).map(str::trim);
         let mut values: Vec<String> = lines
             .filter(|line| line.len() >= LEAST_BYTES)
             .map(str::to_owned)
@@ -90,6 +91,7 @@ mod tests {
             ("DEPLOY_TOKEN", "abcdefgh"),
             ("npm_password", "abcdefghij"),
             ("SHORT_SECRET", "short"),
+            ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "bearer-of-the-runner"),
             ("SSH_PRIVATE_KEY", "-----BEGIN-----\n  line-of-a-key\n-----END-----\n"),
             ("HOME", "/home/ada-lovelace"),
         ]);
@@ -97,6 +99,7 @@ mod tests {
         for (text, masked) in [
             ("it was abcdefghij", "it was ***"),
             ("it was abcdefgh!", "it was ***!"),
+            ("x bearer-of-the-runner", "x ***"),
             ("a line-of-a-key b", "a *** b"),
             ("Authorization: parler_ci_x", "Authorization: ***"),
             ("short, in /home/ada-lovelace", "short, in /home/ada-lovelace"),

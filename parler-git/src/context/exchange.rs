@@ -54,6 +54,13 @@ impl Context {
             return Err(Error::usage("the local hub makes no tokens"));
         };
         hubs::require_secure(&address, |authority| self.allows_plain_http(authority))?;
+        // Another hub could show it to the one that it is for.
+        let is_said = self.globals.hub.is_some() || self.environment.hub.is_some();
+        if is_said && self.environment.identity.is_for_one_hub() && self.hub()? != HubChoice::At(address.clone()) {
+            return Err(Error::usage(format_args!(
+                "the job's identity token is for the hub of PARLER_HUB, and not for {address}"
+            )));
+        }
         let directory = &self.environment.directory;
         let token = self.environment.identity.token(directory, &address.to_string())?;
         let mut seed = [0; 32];

@@ -81,7 +81,8 @@ pub(super) fn account_of_jobs(
         return Err(StoreError::TokenExists(token.name.clone()).into());
     }
     let agent = existing.agent;
-    if existing.revoked || grants(connection, agent)? != wanted(token, granted) {
+    let is_other = existing.revoked || grants(connection, agent)? != wanted(token, granted);
+    if is_other {
         job_tokens::end_all(connection, agent)?;
         grant(connection, agent, token, granted)?;
     }
@@ -97,7 +98,7 @@ pub(super) fn account_of_jobs(
             hash,
             token.now,
             token.expires_at,
-            !existing.ended,
+            !(existing.ended || is_other),
         ))?;
     Ok(agent)
 }
