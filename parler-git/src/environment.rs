@@ -75,7 +75,9 @@ impl Environment {
 
     /// Whether this process was started as a coding agent's hook, of which no failure may be seen.
     pub(crate) fn is_of_a_hook() -> bool {
-        std::env::args_os().nth(1).is_some_and(|verb| verb == "hook")
+        let mut words = std::env::args_os().skip(1);
+        // To install hooks is no hook's doing.
+        words.next().is_some_and(|verb| verb == "hook") && words.all(|word| word != "install")
     }
 
     /// The environment of these variables; the rest is neutral.

@@ -511,6 +511,9 @@ fn a_file_that_cannot_be_edited_is_named_and_left_alone() {
     );
     user.parler("hook install codex --scope local").code(2);
     user.parler("hook install vim").code(2);
+    // No hook: whoever installs is told.
+    user.parler("hook install claude --scope x").code(2);
+    user.parler("hook install claude --remove --print").code(2);
     work.write(".opencode/plugins/parler.js", "mine");
     user.parler("hook install opencode --scope project").code(7);
     // Through a link, and with an agent for the work tree.

@@ -126,8 +126,8 @@ impl Told {
     }
 }
 
-/// The name of what is told: the same after a restart, and another one when anything but the time that somebody was last
-/// heard of has changed.
+/// The name of what is told: the same after a restart, and another one when anything has changed but the time that somebody
+/// was last heard of; of the way in which it would be told, whether that is now.
 fn version(head: Seq, readers: &[Reader]) -> String {
     let mut hash = Sha256::new();
     hash.update(head.get().to_be_bytes());

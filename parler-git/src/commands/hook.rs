@@ -176,9 +176,14 @@ impl Caller {
             _ => self.patience(),
         };
         let moment = Instant::now() + time;
+        // Only a host that passes on what is said at a prompt begins a turn with it.
+        let begins_turns = self.event.moment == Moment::Prompt && self.event.is_heard;
         let client = self.context.client_until(&self.hub, self.me.clone(), moment);
         let client = client
-            .map(|client| client.waking(WakePath::Turn))
+            .map(|client| match begins_turns {
+                true => client.waking(WakePath::Turn),
+                false => client,
+            })
             .inspect_err(|error| tracing::debug!("hook: no hub: {error}"))
             .ok();
         let waiting = self.waiting(client.as_ref());

@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 /// # Errors
 /// Where it is no JSON, or something else stands where a list of them would.
 pub(crate) fn insert(text: &str, entries: &[Entry]) -> Result<String, EditError> {
-    edit(text, entries, insert_one)
+    edit(text, entries.iter(), insert_one)
 }
 
 /// The file without these.
@@ -49,7 +49,16 @@ pub(crate) fn insert(text: &str, entries: &[Entry]) -> Result<String, EditError>
 /// # Errors
 /// Where it is no JSON.
 pub(crate) fn remove(text: &str, entries: &[Entry]) -> Result<String, EditError> {
-    edit(text, entries, remove_one)
+    edit(text, entries.iter().rev(), remove_one)
+}
+
+/// Whether hooks of this file run this program in another form than these.
+pub(crate) fn has_more(text: &str, entries: &[Entry]) -> bool {
+    let rest = remove(text, entries).unwrap_or_default();
+    root(&rest).is_ok_and(|root| {
+        root.get("hooks")
+            .is_some_and(|hooks| rest[hooks.value.start()..hooks.value.end()].contains("git-parler"))
+    })
 }
 
 /// A file that holds these and, before them, what every such file says.
@@ -65,9 +74,9 @@ pub(crate) fn whole(preamble: &[(&str, Value)], entries: &[Entry]) -> String {
     insert(&text, entries).unwrap_or(text)
 }
 
-fn edit(
+fn edit<'e>(
     text: &str,
-    entries: &[Entry],
+    entries: impl Iterator<Item = &'e Entry>,
     one: impl Fn(&str, &Entry) -> Result<Option<String>, EditError>,
 ) -> Result<String, EditError> {
     let mut text = text.to_owned();
@@ -116,6 +125,11 @@ fn unfit(text: &str, at: usize, expected: &str) -> EditError {
 fn insert_one(text: &str, entry: &Entry) -> Result<Option<String>, EditError> {
     let root = root(text)?;
     let [outer, inner] = entry.path;
+    let mut same = root.properties.iter().filter(|member| member.name.as_str() == outer);
+    if let Some(second) = same.nth(1) {
+        // Readers take the last.
+        return Err(unfit(text, second.value.start(), "only one of this name"));
+    }
     let Some(object) = root.get(outer) else {
         return Ok(Some(with_member(
             text,
@@ -221,7 +235,11 @@ fn with_member(text: &str, container: &Container, names: &[&str], value: &Value)
     };
     match gap.comma {
         // Where each member has one, so has ours.
-        Some(_) => splice(text, &[(gap.line_end..gap.line_end, &format!("{before}{member},"))]),
+        Some(comma) => {
+            // The comma may stand on a later line.
+            let at = gap.line_end.max(comma + 1);
+            splice(text, &[(at..at, &format!("{before}{member},"))])
+        }
         None => splice(
             text,
             &[
@@ -324,7 +342,8 @@ fn without_member(text: &str, container: &Container, at: usize) -> String {
                     (own.clone(), ""),
                 ],
             );
-            keep_comment_apart(text, begin, comma + 1, cut)
+            let since = previous.map_or(container.range.start + 1, |previous| previous.end);
+            keep_comment_apart(text, since..begin, comma + 1, cut)
         }
         (None, Some(comma)) => splice(text, &[(comma..comma + 1, ""), (begin..own.end, "")]),
         (None, None) => splice(text, &[(begin..own.end, "")]),
@@ -332,8 +351,9 @@ fn without_member(text: &str, container: &Container, at: usize) -> String {
 }
 
 /// Puts the end of a line back where a comment to the end of its line came before what was cut, and something else follows.
-fn keep_comment_apart(text: &str, begin: usize, end: usize, cut: String) -> String {
-    let line = text[..begin].rsplit('\n').next().unwrap_or_default();
+fn keep_comment_apart(text: &str, before: Range<usize>, end: usize, cut: String) -> String {
+    let begin = before.end;
+    let line = text[before].rsplit('\n').next().unwrap_or_default();
     let follows = text[end..].chars().next();
     let is_apart = follows.is_none_or(|follows| follows == '\n' || follows == '\r');
     match line.contains("//") && !is_apart {
@@ -439,6 +459,10 @@ mod tests {
 
     const FILES: &[&str] = &[
         "{}",
+        "{ \"hooks\": { // none\n } }\n",
+        "{\"hooks\":{/* c */}}",
+        "{\"url\":\"https://x\",}",
+        "{\n  \"a\": 1\n  ,\n}",
         "{}\n",
         "{ }",
         "{\n}\n",

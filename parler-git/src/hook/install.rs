@@ -163,19 +163,21 @@ impl Host {
     }
 
     /// What has to be done before it counts.
-    pub(crate) const fn next_step(self) -> &'static str {
-        match self {
-            Self::Claude => "restart Claude Code, or look at /hooks there",
-            Self::Codex => "restart Codex, and trust the hooks there: /hooks",
-            Self::Copilot => "restart Copilot CLI",
-            Self::Cursor => "restart Cursor",
-            Self::Gemini => "restart Gemini CLI, and agree when it asks about new hooks",
-            Self::Opencode => "restart OpenCode",
+    pub(crate) const fn next_step(self, scope: Scope) -> &'static str {
+        match (self, scope) {
+            (Self::Claude, _) => "restart Claude Code, or look at /hooks there",
+            (Self::Codex, Scope::User) => "restart Codex, and trust the hooks there: /hooks",
+            (Self::Codex, _) => "restart Codex, trust this repository there, and then the hooks: /hooks",
+            (Self::Copilot, _) => "restart Copilot CLI",
+            (Self::Cursor, _) => "restart Cursor",
+            (Self::Gemini, _) => "restart Gemini CLI, and agree when it asks about new hooks",
+            (Self::Opencode, _) => "restart OpenCode",
         }
     }
 }
 
-/// OpenCode has no hooks that run programs, but plugins. Its two calls are those of its plugin package in November 2026.
+/// OpenCode has no hooks that run programs, but plugins: of another form in its second version, so that this has both, as they are
+/// documented in November 2026.
 const PLUGIN: &str = r#"// Written by git parler hook install opencode, and removed by it with --remove.
 // Asks git parler what waits for the agent of this work tree, and puts that into the conversation. Failures say nothing.
 import { spawn } from "node:child_process"
@@ -185,6 +187,7 @@ const ask = (event, session, directory) =>
     const asked = spawn("git-parler", ["hook", "opencode", event], {
       cwd: directory,
       stdio: ["pipe", "pipe", "ignore"],
+      timeout: 10_000,
     })
     let said = ""
     asked.stdout.on("data", (piece) => (said += piece))
@@ -198,28 +201,67 @@ const ask = (event, session, directory) =>
       }
     })
     asked.stdin.end(JSON.stringify({ session_id: session, cwd: directory }))
-  })
+  }).catch(() => null)
 
-export const Parler = async ({ client, directory }) => {
+const quietly = (run) => async (...said) => {
+  try {
+    await run(...said)
+  } catch {}
+}
+
+// OpenCode 2.
+const setup = async (ctx) => {
+  const directory = ctx.location.directory
+  const isOurs = async (session) => {
+    const got = await ctx.session.get({ sessionID: session })
+    const found = got.data ?? got
+    return !found.parentID && found.location.directory === directory
+  }
+  await ctx.session.hook(
+    "prompt",
+    quietly(async (event) => {
+      if (!(await isOurs(event.sessionID))) return
+      const text = await ask("prompt", event.sessionID, directory)
+      if (text) event.prompt.text = `${event.prompt.text}\n\n${text}`
+    }),
+  )
+  const over = new AbortController()
+  const idle = quietly(async (session) => {
+    if (!(await isOurs(session))) return
+    const text = await ask("idle", session, directory)
+    if (text) await ctx.session.prompt({ sessionID: session, text })
+  })
+  quietly(async () => {
+    for await (const event of ctx.event.subscribe({ signal: over.signal })) {
+      if (event.type === "session.execution.succeeded") void idle(event.data.sessionID)
+    }
+  })()
+  return () => over.abort()
+}
+
+// OpenCode 1, from 1.18.29 on.
+const server = async ({ client, directory }) => {
   const isInside = async (session) => {
     const found = await client.session.get({ path: { id: session } })
     return Boolean(found.data?.parentID)
   }
   return {
-    event: async ({ event }) => {
+    event: quietly(async ({ event }) => {
       if (event.type !== "session.idle") return
       const session = event.properties.sessionID
       if (await isInside(session)) return
       const text = await ask("idle", session, directory)
       if (!text) return
       await client.session.prompt({ path: { id: session }, body: { parts: [{ type: "text", text }] } })
-    },
-    "chat.message": async (input, output) => {
+    }),
+    "chat.message": quietly(async (input, output) => {
       const said = output.parts.find((part) => part.type === "text")
       if (!said || (await isInside(input.sessionID))) return
       const text = await ask("prompt", input.sessionID, directory)
       if (text) said.text = `${said.text}\n\n${text}`
-    },
+    }),
   }
 }
+
+export default { id: "parler", setup, server }
 "#;

@@ -16,6 +16,7 @@ use crate::hook::edit::{self, EditError};
 use crate::hook::host::{HOSTS, Host};
 use crate::hook::install::{Places, Scope};
 use crate::output::Output;
+use crate::text;
 
 /// Largest configuration that is edited.
 const MAX_FILE_BYTES: u64 = 4 << 20; // 4 MiB
@@ -31,6 +32,16 @@ pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut 
         ))
     })?;
     let file = file(context, host, args.scope)?;
+    if host == Host::Codex && args.scope == Scope::Project && !args.remove && !args.print {
+        let repository = context.repository()?;
+        let common = repository.common_dir();
+        if repository.git_dir() != common && common.ends_with(".git") {
+            return Err(
+                Error::usage("in a linked work tree Codex reads the hooks of the main one")
+                    .then("say so there, or --scope user"),
+            );
+        }
+    }
     if args.print {
         return match output.is_json() {
             true => output.json(&json!({ "host": host.name(), "file": file, "content": host.whole_file() })),
@@ -40,17 +51,18 @@ pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut 
             }
         };
     }
-    if let Some(name) = &context.globals.agent
-        && !args.remove
-    {
-        name_agent(context, name)?;
-    }
     let before = read(&file)?;
     let after = match args.remove {
         true => without(host, before.as_deref(), &file)?,
         false => Some(with(host, before.as_deref(), &file)?),
     };
     let is_changed = before != after;
+    if let Some(name) = &context.globals.agent
+        && !args.remove
+    {
+        name_agent(context, name)?;
+        output.remark(&format!("{} is the agent of this work tree", text::name(name)));
+    }
     if is_changed {
         write(&file, after.as_deref())?;
     }
@@ -58,14 +70,26 @@ pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut 
     let what = match (args.remove, is_changed) {
         (true, true) => format!("the hooks of {} are out of {shown}", host.name()),
         (true, false) => format!("no hooks of ours are in {shown}"),
-        (false, true) => format!("the hooks of {} are in {shown}; {}", host.name(), host.next_step()),
+        (false, true) => format!(
+            "the hooks of {} are in {shown}; {}",
+            host.name(),
+            host.next_step(args.scope)
+        ),
         (false, false) => format!("the hooks of {} were in {shown} already", host.name()),
     };
+    if after
+        .as_deref()
+        .is_some_and(|text| edit::has_more(text, &host.entries()))
+    {
+        output.remark(&format!(
+            "hooks in {shown} run git-parler in another form: they stay, take them out by hand"
+        ));
+    }
     output.either(
         &what,
         &json!({
             "host": host.name(), "scope": args.scope.name(), "file": file, "installed": !args.remove, "changed": is_changed,
-            "next": (is_changed && !args.remove).then(|| host.next_step()),
+            "next": (is_changed && !args.remove).then(|| host.next_step(args.scope)),
         }),
     )
 }
@@ -168,7 +192,11 @@ fn write(file: &Path, content: Option<&str>) -> Result<()> {
     };
     let put = || -> io::Result<()> {
         // Where it is a link, what it leads to.
-        let place = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let place = match file.canonicalize() {
+            Ok(place) => place,
+            Err(error) if file.is_symlink() => return Err(error),
+            Err(_) => file.to_owned(),
+        };
         let directory = place.parent().unwrap_or_else(|| Path::new("/"));
         fs::create_dir_all(directory)?;
         let mode = fs::metadata(&place).map_or_else(|_| Permissions::from_mode(0o644), |meta| meta.permissions());
