@@ -163,6 +163,9 @@ pub(crate) struct Connect {
     /// What this agent is at, for those who look at a roster; in no log. An empty text takes it away
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) status: Option<String>,
+    /// List the coding agents that are installed, and put this program into the hooks of each, as hook install does
+    #[arg(long)]
+    pub(crate) hosts: bool,
 }
 
 /// An agent in a room, or that wants to be.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parler_harness::{Agent, LocalHub, Output, RawClient, Repository, Running, World, look_for, wait_for_end_of};
 use parler_protocol::{HandoffPart, Part, RoomName, TextPart};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{hub_server, world};
 
@@ -526,6 +526,54 @@ fn a_file_that_cannot_be_edited_is_named_and_left_alone() {
     assert!(std::fs::read_to_string(&dotfiles).unwrap().contains("git-parler"));
     let whoami = user.parler("whoami --json").success().json();
     assert_eq!(whoami["name"], "reviewer-1", "{whoami}");
+}
+
+#[test]
+fn the_hosts_that_are_installed_are_found_and_wired() {
+    let world = world();
+    let (home, programs) = (world.directory("home"), world.directory("programs"));
+    for name in ["claude", "gemini"] {
+        parler_harness::write_executable(&programs.join(name), "#!/bin/sh\n");
+    }
+    // No other programs than these: some of the hosts may be on this machine.
+    let path = std::env::var_os("PATH").unwrap();
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join("git"));
+    let git = places.find(|git| git.exists()).unwrap();
+    let user = world.user().with("HOME", &home).without("XDG_CONFIG_HOME");
+    let user = user.with("PATH", &programs).with("PARLER_GIT", git);
+    let connect = |options: &str| user.run(world.program(), format!("connect --hosts {options}"));
+    std::fs::create_dir(home.join(".gemini")).unwrap();
+    std::fs::write(home.join(".gemini/settings.json"), "{").unwrap();
+    let told = connect("").code(7);
+    told.says("claude: its hooks are in ")
+        .says("codex: not installed here")
+        .says("gemini: ");
+    assert!(
+        std::fs::read_to_string(home.join(".claude/settings.json"))
+            .unwrap()
+            .contains("asyncRewake")
+    );
+    assert_eq!(
+        std::fs::read_to_string(home.join(".gemini/settings.json")).unwrap(),
+        "{"
+    );
+    assert!(!home.join(".codex").exists());
+    std::fs::remove_file(home.join(".gemini/settings.json")).unwrap();
+    let hosts = connect("--json").success().json()["hosts"].clone();
+    let of = |name: &str| {
+        hosts
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|host| host["host"] == name)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (&of("claude")["hooks"]["changed"], &of("gemini")["hooks"]["changed"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(of("codex")["installed"], false);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use serde_json::json;
 
 use crate::choice::Choice;
 use crate::cli::Connect;
+use crate::commands::hook::install::{Wired, wire_installed};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::hook::install::Scope;
 use crate::hubs::HubChoice;
 use crate::output::Output;
 use crate::text;
@@ -57,7 +59,36 @@ pub(super) fn run(context: &Context, args: &Connect, output: &mut Output) -> Res
     if let Some(status) = status {
         value["status"] = json!(status);
     }
-    output.either(&line, &value)
+    if !args.hosts {
+        return output.either(&line, &value);
+    }
+    let mut lines = vec![line];
+    let mut hosts = Vec::new();
+    let mut failed = None;
+    for Wired { host, done } in wire_installed(context) {
+        let (word, json) = match &done {
+            None => ("not installed here".to_owned(), json!(null)),
+            Some(Ok((file, true))) => {
+                let next = host.next_step(Scope::User);
+                let word = format!("its hooks are in {} now; {next}", file.display());
+                (word, json!({ "file": file, "changed": true, "next": next }))
+            }
+            Some(Ok((file, false))) => {
+                let word = format!("its hooks were in {} already", file.display());
+                (word, json!({ "file": file, "changed": false, "next": null }))
+            }
+            Some(Err(error)) => (error.what().to_owned(), json!({ "error": error.to_json() })),
+        };
+        lines.push(format!("{}: {}", host.name(), text::one_line(&word)));
+        hosts.push(json!({ "host": host.name(), "installed": done.is_some(), "hooks": json }));
+        if let Some(Err(error)) = done {
+            failed.get_or_insert(error);
+        }
+    }
+    value["hosts"] = json!(hosts);
+    output.either(&lines.join("\n"), &value)?;
+    // The others are done all the same.
+    failed.map_or(Ok(()), |error| Err(if output.is_json() { error.told() } else { error }))
 }
 
 /// What this agent is at, where that is said: the outer none where it is not.

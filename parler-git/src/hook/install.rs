@@ -58,6 +58,18 @@ impl Host {
         }
     }
 
+    /// The programs by which one knows that it is installed.
+    pub(crate) const fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Claude => &["claude"],
+            Self::Codex => &["codex"],
+            Self::Copilot => &["copilot"],
+            Self::Cursor => &["cursor-agent", "cursor"],
+            Self::Gemini => &["gemini"],
+            Self::Opencode => &["opencode"],
+        }
+    }
+
     /// The file of a repository, from its top; none where the host has no such scope.
     pub(crate) const fn project_file(self, scope: Scope) -> Option<&'static str> {
         match (self, scope) {

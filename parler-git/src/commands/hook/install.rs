@@ -94,6 +94,35 @@ pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut 
     )
 }
 
+/// What became of one host.
+pub(in super::super) struct Wired {
+    pub(in super::super) host: Host,
+    /// None: it is not installed.
+    pub(in super::super) done: Option<Result<(PathBuf, bool)>>,
+}
+
+/// Puts the lines into the user's own configuration of each host that is installed.
+pub(in super::super) fn wire_installed(context: &Context) -> Vec<Wired> {
+    let is_there = |host: &Host| {
+        let mut programs = host.programs().iter();
+        programs.any(|name| context.environment.program(name).is_some())
+    };
+    let wired = |host: Host| Wired {
+        host,
+        done: is_there(&host).then(|| {
+            let file = file(context, host, Scope::User)?;
+            let before = read(&file)?;
+            let after = with(host, before.as_deref(), &file)?;
+            let is_changed = before.as_deref() != Some(after.as_str());
+            if is_changed {
+                write(&file, Some(&after))?;
+            }
+            Ok((file, is_changed))
+        }),
+    };
+    HOSTS.map(wired).into_iter().collect()
+}
+
 /// The file that the host reads.
 fn file(context: &Context, host: Host, scope: Scope) -> Result<PathBuf> {
     let environment = &context.environment;
