@@ -22,7 +22,6 @@ const REFUSED: &[(&str, &str, ErrorCode)] = &[
     ("a tag", "al\u{e0041}ice", ErrorCode::BadRequest),
     ("a token's", "ci/deploy", ErrorCode::NameReserved),
     ("a token's, so it looks", "\u{441}i/deploy", ErrorCode::NameReserved),
-    ("an option", "-alice", ErrorCode::NameReserved),
     ("Cyrillic and Latin", "\u{430}lice", ErrorCode::NameReserved),
     ("Greek and Latin", "\u{3b1}lice", ErrorCode::NameReserved),
 ];

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use data_encoding::BASE64;
 use parler_protocol::api::{Joined, OpenSession, SessionOpened};
-use parler_protocol::{AgentName, Challenge, ErrorCode, session_proof_bytes};
+use parler_protocol::{Challenge, ErrorCode, session_proof_bytes};
 use subtle::ConstantTimeEq;
 
 use crate::access_log::Caller;
@@ -42,15 +42,6 @@ pub(crate) async fn open(
         return Err(Refusal::new(
             ErrorCode::NameReserved,
             "a name that begins with ci/, or looks so, is a token's",
-        ));
-    }
-
-    // On a command line it would be an option.
-    let is_option = |name: &AgentName| name.as_str().starts_with('-');
-    if std::iter::once(&request.name).chain(&request.role).any(is_option) {
-        return Err(Refusal::new(
-            ErrorCode::NameReserved,
-            "a name or role does not begin with '-'",
         ));
     }
 
