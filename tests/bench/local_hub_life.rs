@@ -115,20 +115,9 @@ fn stop(mut hub: Child) {
 
 /// How often threads of the process were put to work or aside, in this time.
 fn switches_in(process: &Child, time: Duration) -> u64 {
-    let before = switches(process);
+    let before = parler_harness::context_switches(process.id());
     sleep(time);
-    switches(process) - before
-}
-
-fn switches(process: &Child) -> u64 {
-    let mut count = 0;
-    for task in fs::read_dir(format!("/proc/{}/task", process.id())).unwrap() {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-        for line in status.lines().filter(|line| line.contains("ctxt_switches:")) {
-            count += line.split_whitespace().last().unwrap().parse::<u64>().unwrap();
-        }
-    }
-    count
+    parler_harness::context_switches(process.id()) - before
 }
 
 fn report(what: &str, mut times: Vec<Duration>) {

@@ -93,7 +93,7 @@ mod watching;
 mod widths;
 mod zero_configuration;
 
-use parler_harness::{Agent, World};
+use parler_harness::{Agent, World, noise};
 
 /// A new world with the program as it was just built.
 fn world() -> World {
@@ -102,20 +102,6 @@ fn world() -> World {
 
 /// Where test data that is long in the making is kept between runs.
 const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
-
-/// Bytes that do not compress.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = 2 * seed + 1;
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 /// The refs that a room shows to this agent.
 #[track_caller]

@@ -19,7 +19,6 @@ const ROUND: Duration = Duration::from_secs(10);
 const TEXT_BYTES: usize = 300;
 const CLIENTS: usize = 64;
 const ROOMS: usize = 1000;
-const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Messages by the number of their room.
 type Sent = BTreeMap<usize, Vec<Acknowledged>>;
@@ -127,9 +126,8 @@ fn client(mut connection: Connection, rooms: &[RoomName], number: usize, until: 
         let id = MessageId::generate();
         let text = format!("{number} {} {}", times.len(), "x".repeat(TEXT_BYTES));
         let parts = format!(r#"[{{"kind":"text","text":"{text}"}}]"#);
-        let body = format!(r#"{{"id":"{id}","parts":{parts}}}"#);
         let asked = Instant::now();
-        let answer = connection.ask(&firsts[room], JSON, &[body.as_bytes()]);
+        let answer = connection.post(&firsts[room], id, &parts);
         times.push(asked.elapsed());
         let message = acknowledged(&answer.expect(201), id, &mut last[room], parts);
         sent.entry(room).or_default().push(message);

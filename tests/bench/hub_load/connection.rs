@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use parler_harness::DEADLINE;
+use parler_protocol::MessageId;
 
 /// A connection of the holder of a token.
 #[derive(Debug)]
@@ -62,6 +63,13 @@ impl Connection {
 
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.ask(&format!("GET {path}"), "", &[])
+    }
+
+    /// Posts a message of these parts.
+    #[track_caller]
+    pub(crate) fn post(&mut self, first: &str, id: MessageId, parts: &str) -> Answer {
+        let body = format!(r#"{{"id":"{id}","parts":{parts}}}"#);
+        self.ask(first, "Content-Type: application/json\r\n", &[body.as_bytes()])
     }
 
     #[track_caller]

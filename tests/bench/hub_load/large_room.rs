@@ -38,8 +38,8 @@ pub(crate) fn run(world: &World, extent: Extent, report: &mut Report) {
         format!("written in {:.0} s", begun.elapsed().as_secs_f64()),
     );
     // Who reads has acknowledged nothing: what is unread is all of it.
-    let small = ask(&server, &seats[0], &rooms[0], FEW);
-    let large = ask(&server, &seats[0], &rooms[1], extent.count(MESSAGES));
+    let small = ask(&seats[0], &rooms[0], FEW);
+    let large = ask(&seats[0], &rooms[1], extent.count(MESSAGES));
     for ((what, mut small), (_, mut large)) in small.into_iter().zip(large) {
         report.row(
             format!("{what}: small room / large room"),
@@ -72,18 +72,13 @@ fn fill(seats: &[Seat], room: &RoomName, messages: usize, bundles: usize) {
 }
 
 fn append(connection: &mut Connection, path: &str) {
-    let id = MessageId::generate();
-    let body = format!(
-        r#"{{"id":"{id}","parts":[{{"kind":"text","text":"{}"}}]}}"#,
-        "x".repeat(200)
-    );
-    let answer = connection.ask(path, "Content-Type: application/json\r\n", &[body.as_bytes()]);
-    answer.expect(201);
+    let parts = format!(r#"[{{"kind":"text","text":"{}"}}]"#, "x".repeat(200));
+    connection.post(path, MessageId::generate(), &parts).expect(201);
 }
 
 /// The times of each kind of question.
-fn ask(server: &Server, seat: &Seat, room: &RoomName, head: usize) -> Vec<(&'static str, Times)> {
-    let mut connection = Connection::open(server.hub.authority(), &seat.token);
+fn ask(seat: &Seat, room: &RoomName, head: usize) -> Vec<(&'static str, Times)> {
+    let mut connection = seat.connect();
     let post = format!("POST {}", paths::messages(room));
     let tail = format!("{}?after={}&limit=100", paths::messages(room), head - 100);
     let refs = paths::refs(room);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use parler_harness::{HubProcess, PlainHttp, World, peak_memory_kib};
+use parler_harness::{HubProcess, PlainHttp, World, context_switches, peak_memory_kib};
 
 /// What the kernel counts processor time in.
 const TICK_MICROSECONDS: f64 = 10_000.0;
@@ -53,14 +53,7 @@ impl Server {
 
     /// How often its threads were put to work or aside.
     pub(crate) fn switches(&self) -> u64 {
-        let mut count = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.hub.pid())).unwrap() {
-            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-            for line in status.lines().filter(|line| line.contains("ctxt_switches:")) {
-                count += line.split_whitespace().last().unwrap().parse::<u64>().unwrap();
-            }
-        }
-        count
+        context_switches(self.hub.pid())
     }
 
     /// Commits to its database so far.

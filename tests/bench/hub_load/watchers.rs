@@ -157,9 +157,8 @@ fn tell(seats: &[Seat], watched: &[(usize, RoomName)], rooms: usize, seen: &Seen
         let mut connection = seats[*seat].connect();
         let id = MessageId::generate();
         let parts = format!(r#"[{{"kind":"text","text":"told-{number}-"}}]"#);
-        let body = format!(r#"{{"id":"{id}","parts":{parts}}}"#);
         let (first, begun) = (format!("POST {}", paths::messages(room)), Instant::now());
-        let answer = connection.ask(&first, "Content-Type: application/json\r\n", &[body.as_bytes()]);
+        let answer = connection.post(&first, id, &parts);
         answers.push(Told {
             number: number as u64,
             took: begun.elapsed(),

@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_delimiter = ',')]
     transports: Vec<TransportName>,
     /// Rounds of what takes milliseconds; a fifth of them where it takes seconds. 15 by default.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: Option<u8>,
     /// A first look: five rounds, and twenty cycles.
     #[arg(long)]
     quick: bool,

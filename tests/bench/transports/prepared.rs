@@ -11,7 +11,7 @@ use crate::arguments::Arguments;
 use crate::transport::{BRANCH, TRACKING};
 
 /// Commits that are pushed one by one.
-pub(crate) const AHEAD: usize = 256;
+const AHEAD: usize = 256;
 /// Commits that are pushed at once, about.
 const MANY: usize = 1000;
 /// Lines of the file that each of them changes.

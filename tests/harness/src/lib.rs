@@ -18,6 +18,7 @@ mod large_history;
 mod local_hub;
 mod log_reader;
 mod lying_proxy;
+mod noise;
 mod output;
 mod plain_http;
 mod process;
@@ -47,10 +48,12 @@ pub use large_history::large_history;
 pub use local_hub::LocalHub;
 pub use log_reader::{ReadLog, read_log};
 pub use lying_proxy::{Asked, Lie, LyingProxy, Told};
+pub use noise::noise;
 pub use output::{Answer, Output};
 pub use plain_http::{PlainAnswer, PlainHttp};
 pub use process::{
-    DEADLINE, Running, end_process, look_for, peak_memory_kib, started_with_mention_of, wait_for_end_of,
+    DEADLINE, Running, context_switches, end_process, look_for, peak_memory_kib, started_with_mention_of,
+    wait_for_end_of,
 };
 pub use raw_client::RawClient;
 pub use repository::Repository;

@@ -307,6 +307,20 @@ pub fn peak_memory_kib(process: u32) -> usize {
     number.unwrap_or_else(|| panic!("no peak in {status}"))
 }
 
+/// How often the threads of a running process were put to work or aside.
+#[track_caller]
+pub fn context_switches(process: u32) -> u64 {
+    let mut count = 0;
+    for task in fs::read_dir(format!("/proc/{process}/task")).expect("a running process") {
+        let status = fs::read_to_string(task.expect("a thread").path().join("status")).expect("a thread");
+        for line in status.lines().filter(|line| line.contains("ctxt_switches:")) {
+            let number = line.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
+            count += number.expect("a number");
+        }
+    }
+    count
+}
+
 /// The processes, other than this one, that were started with a mention of this path in their command line,
 /// environment or working directory.
 pub fn started_with_mention_of(path: &Path) -> Vec<u32> {
