@@ -36,8 +36,8 @@ use intake::Intake;
 use stores::Stores;
 use stream::BundleStream;
 
-/// A pack of at most this many bytes is held whole and looked through before a child is started, which then has little
-/// memory and one thread.
+/// A pack of at most this many bytes is held whole and looked through before a child is started, which then has one
+/// thread.
 const FEW_BYTES: u64 = 4 << 20; // 4 MiB
 /// A pack of at most this many bytes is indexed by two threads at most.
 const MANY_BYTES: u64 = 256 << 20; // 256 MiB
@@ -377,9 +377,11 @@ impl<'r> Import<'r> {
     fn feed_alone(&self, objects: u32, pack: &[u8], is_whole: bool) -> Result<bool, ImportError> {
         let bytes = pack.len() as u64;
         let sizes = |id: &oid| self.stores.size_of(id);
-        let scanned = PackScan::whole(pack, self.stores.hash(), self.limits.of_scan(bytes), &sizes);
-        let largest = scanned.map_err(ImportError::pack)?;
-        let mut intake = self.start_intake(objects, bytes, largest, is_whole)?;
+        let mut scan = PackScan::new(self.stores.hash(), bytes, self.limits.of_scan(bytes), &sizes);
+        scan.feed(pack).map_err(ImportError::pack)?;
+        let largest_held = scan.largest_held_bytes();
+        scan.finish().map_err(ImportError::pack)?;
+        let mut intake = self.start_intake(objects, bytes, largest_held, is_whole)?;
         intake.feed(pack)?;
         intake.finish()
     }

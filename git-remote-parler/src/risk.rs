@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use gix::ObjectId;
-use gix::bstr::ByteSlice;
 use gix::objs::tree::EntryMode;
 use parler_protocol::Oid;
 use serde::Serialize;
@@ -397,7 +396,7 @@ impl Scan {
         }
         let blob = self.local.find_blob(id).ok();
         self.is_complete &= blob.is_some();
-        blob.map(|blob| blob.data.as_bstr().to_vec())
+        blob.map(|mut blob| blob.take_data())
     }
 
     fn add(&mut self, kind: RiskKind, path: &[u8], detail: Option<String>) {

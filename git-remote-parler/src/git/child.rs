@@ -101,7 +101,7 @@ impl GitChild {
     /// Sets other limits than it was started with.
     ///
     /// # Errors
-    /// When the system allows only lower ones.
+    /// When the system refuses them. Where it allows only lower ones those stay.
     pub fn set_limits(&self, limits: ChildLimits) -> Result<(), GitError> {
         limit(&self.child, limits).map_err(|source| GitError::Pipe {
             command: self.command,

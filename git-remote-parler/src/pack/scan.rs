@@ -124,6 +124,7 @@ impl<'s> PackScan<'s> {
     }
 
     /// A pack that is there as a whole. Gives the size of the largest object that it makes.
+    #[cfg(test)]
     pub(crate) fn whole(pack: &[u8], hash: Kind, limits: ScanLimits, sizes: Sizes<'s>) -> Result<u64, PackFlaw> {
         let mut scan = Self::new(hash, pack.len() as u64, limits, sizes);
         scan.feed(pack)?;

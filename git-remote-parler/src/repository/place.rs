@@ -86,7 +86,7 @@ fn find(repository: &Repository, commit: &Oid, path: &TreePath) -> Found {
     };
     let mut components = path.as_str().split('/').peekable();
     while let Some(component) = components.next() {
-        let Some(Ok(read)) = local.find_object(tree).ok().map(gix::Object::try_into_tree) else {
+        let Ok(read) = local.find_tree(tree) else {
             return Found::Nothing(Place::Unknown);
         };
         let is_it = |entry: &gix::object::tree::EntryRef<'_, '_>| entry.filename() == component.as_bytes();
@@ -119,8 +119,5 @@ fn content(local: &gix::Repository, blob: gix::ObjectId) -> Option<Vec<u8>> {
     if size > MAX_BLOB_BYTES {
         return None;
     }
-    local
-        .find_object(blob)
-        .ok()
-        .map(|mut object| std::mem::take(&mut object.data))
+    local.find_blob(blob).ok().map(|mut blob| blob.take_data())
 }

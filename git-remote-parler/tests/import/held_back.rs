@@ -6,6 +6,7 @@ use std::fs;
 use git_remote_parler::git::GitProgram;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, Incoming};
 use git_remote_parler::repository::Repository;
+use parler_harness::noise;
 use parler_protocol::BundleId;
 
 use crate::accepted::packs;
@@ -17,17 +18,7 @@ const HELD_BACK: usize = 20;
 
 /// A whole bundle with a file that does not compress, and where its pack begins.
 fn bundle(sender: &Repo, noise_bytes: usize) -> (Vec<u8>, usize) {
-    let mut state = 1_u64;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    })
-    .take(noise_bytes / 8)
-    .flatten()
-    .collect();
-    fs::write(sender.directory.join("noise"), noise).unwrap();
+    fs::write(sender.directory.join("noise"), noise(noise_bytes, 0)).unwrap();
     sender.commit("a", &noise_bytes.to_string());
     let file = sender.sandbox.path("noise.bundle");
     sender.git(&["bundle", "create", "-q", file.to_str().unwrap(), "main"]);
