@@ -22,11 +22,17 @@ struct Seen {
     /// Milliseconds since 1970.
     last: i64,
     /// How many streams and reads wait in each room, by [`parler_protocol::RoomName::key`].
-    waiting: HashMap<String, usize>,
-    /// As many of them as are of hooks that wake a coding agent's session.
-    sessions: HashMap<String, usize>,
+    waiting: HashMap<String, Waits>,
     /// When a hook last looked for what leads the next turn; milliseconds since 1970.
     turn: Option<i64>,
+}
+
+/// How many wait in a room.
+#[derive(Debug, Default)]
+struct Waits {
+    all: usize,
+    /// As many of them as are of hooks that wake a coding agent's session.
+    sessions: usize,
 }
 
 /// What is known of all agents.
@@ -78,11 +84,11 @@ impl Presence {
         let Some(seen) = agents.get(agent) else {
             return WakePath::None;
         };
-        match seen.waiting.contains_key(room) {
-            true if seen.sessions.contains_key(room) => WakePath::Session,
-            true => WakePath::Stream,
-            false if seen.turn.is_some_and(|turn| now_ms - turn < TURN_MS) => WakePath::Turn,
-            false => WakePath::None,
+        match seen.waiting.get(room) {
+            Some(waits) if waits.sessions > 0 => WakePath::Session,
+            Some(_) => WakePath::Stream,
+            None if seen.turn.is_some_and(|turn| now_ms - turn < TURN_MS) => WakePath::Turn,
+            None => WakePath::None,
         }
     }
 
@@ -104,12 +110,10 @@ impl Presence {
     fn begin(&self, agent: AgentId, room: &str, is_session: bool) {
         let mut agents = self.lock();
         let seen = agents.entry(agent).or_default();
-        if is_session {
-            *seen.sessions.entry(room.to_owned()).or_default() += 1;
-        }
-        let count = seen.waiting.entry(room.to_owned()).or_default();
-        *count += 1;
-        let is_first = *count == 1;
+        let waits = seen.waiting.entry(room.to_owned()).or_default();
+        waits.all += 1;
+        waits.sessions += usize::from(is_session);
+        let is_first = waits.all == 1;
         drop(agents);
         if is_first {
             self.wake.notify_facts(room);
@@ -119,17 +123,12 @@ impl Presence {
     fn end(&self, agent: &AgentId, room: &str, is_session: bool) {
         let mut agents = self.lock();
         let Some(seen) = agents.get_mut(agent) else { return };
-        if is_session && let Some(count) = seen.sessions.get_mut(room) {
-            *count -= 1;
-            if *count == 0 {
-                seen.sessions.remove(room);
-            }
-        }
-        let Some(count) = seen.waiting.get_mut(room) else {
+        let Some(waits) = seen.waiting.get_mut(room) else {
             return;
         };
-        *count -= 1;
-        let is_last = *count == 0;
+        waits.all -= 1;
+        waits.sessions -= usize::from(is_session);
+        let is_last = waits.all == 0;
         if is_last {
             seen.waiting.remove(room);
         }

@@ -458,7 +458,7 @@ pub trait Store: Queue {
 
     /// Makes a token for a CI job that showed an identity token, which is taken once. Several jobs may have one of the same
     /// name at once. `NotAdmitted`, `NotFound`: its maker is unknown, or not in the room; `TokenExists`: the name is taken;
-    /// `IdentityTaken`: the identity token was taken before.
+    /// `IdentityTaken`: the identity token was taken before; `TooManyIdentities`: too many were taken lately to remember another.
     async fn exchange_identity(&self, job: JobToken) -> Result<TokenSummary, StoreError>;
 
     /// Whose token this is, also when it has ended.

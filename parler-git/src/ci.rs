@@ -4,6 +4,7 @@
 pub(crate) mod annotations;
 pub(crate) mod environment;
 pub(crate) mod findings;
+mod fingerprint;
 pub(crate) mod report;
 pub(crate) mod secrets;
 pub(crate) mod statuses;

@@ -65,7 +65,7 @@ pub(crate) fn run(environment: Environment) -> ExitCode {
     let cli = match Cli::try_parse_from(&environment.arguments) {
         Ok(cli) => cli,
         // A host that is told 2 may erase what its user asked.
-        Err(error) if error.exit_code() != 0 && Environment::is_of_a_hook() && !hook::has_terminal() => {
+        Err(error) if error.exit_code() != 0 && Environment::is_of_a_hook() && !hook::is_called_by_hand() => {
             return ExitCode::SUCCESS;
         }
         Err(error) => return not_a_command(&error, &environment.arguments),

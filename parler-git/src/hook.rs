@@ -17,7 +17,7 @@ use crate::log_entry::LogEntry;
 use host::{Event, Moment};
 use memory::Memory;
 
-/// Most text that is put into a conversation, in characters: the hosts cut at 10,000 and more.
+/// Most text that is put into a conversation, in units of UTF-16, as hosts count: they cut at 10,000 and more.
 pub(crate) const MOST_CHARS: usize = 9_000;
 /// How many turns hooks make in an hour, where `parler.hook.maxPerHour` says nothing.
 pub(crate) const TURNS_PER_HOUR: u32 = 20;
@@ -77,9 +77,6 @@ pub(crate) fn offer(
     me: &Identity,
     rules: Rules,
 ) -> Option<String> {
-    if event.is_subagent {
-        return None;
-    }
     let is_end = matches!(event.moment, Moment::TurnEnd | Moment::TurnOver);
     if is_end && event.is_complete {
         memory.turn_ended(event.session.as_deref(), rules.called_at);
@@ -226,7 +223,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_host_ignores_was_not_told_and_subagents_are_left_alone() {
+    fn what_a_host_ignores_was_not_told() {
         let (mut agent, one) = (Agent::new(), lead(7, "look"));
         let unheard = Event {
             is_heard: false,
@@ -234,11 +231,5 @@ pub(crate) mod tests {
         };
         assert!(agent.says(&unheard, &[&one]));
         assert!(agent.says(&at(TurnEnd, "s"), &[&one]));
-        let inside = Event {
-            is_subagent: true,
-            ..at(TurnEnd, "s")
-        };
-        assert!(!agent.says(&inside, &[&one]));
-        assert!(agent.says(&at(SessionStart, "s"), &[&one]), "its end proves nothing");
     }
 }

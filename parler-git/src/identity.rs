@@ -169,7 +169,7 @@ impl Agents {
     }
 }
 
-fn random_seed() -> Result<[u8; 32]> {
+pub(crate) fn random_seed() -> Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| Error::fatal(format_args!("no random numbers for a key: {error}")))?;
     Ok(seed)

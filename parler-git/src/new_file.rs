@@ -40,6 +40,15 @@ impl NewFile {
         })
     }
 
+    /// With the mode of the file whose place it takes, if there is one.
+    pub(crate) fn keep_mode(&self) -> Result<()> {
+        let Ok(meta) = self.path.metadata() else {
+            return Ok(());
+        };
+        let set = self.temporary.as_file().set_permissions(meta.permissions());
+        set.map_err(|error| writing(&self.path, &error))
+    }
+
     /// Puts the file in its place.
     pub(crate) fn finish(self) -> Result<()> {
         let Self {

@@ -1,6 +1,8 @@
 //! Reading a room's log from its hub, page by page. A page of another room, or one that repeats or leaves out messages,
 //! is refused.
 
+use std::time::Duration;
+
 use parler_client::{Client, ClientError, ReadFrom};
 use parler_protocol::{ErrorCode, Head, HubId, RoomName, Seq};
 
@@ -17,6 +19,17 @@ pub(crate) struct LogPage {
     pub(crate) after: Seq,
     /// How far the log reaches.
     pub(crate) head: Head,
+}
+
+/// Waits until the log has grown behind this message, at most so long.
+pub(crate) fn wait_for_more(client: &Client, room: &RoomName, after: Seq, wait: Duration) -> Result<()> {
+    let from = ReadFrom {
+        after: Some(after),
+        limit: Some(1),
+        wait: Some(wait),
+    };
+    let waited = client.messages(room, &from);
+    waited.map(drop).map_err(|error| in_room(room, error))
 }
 
 /// Reads a page: at most `limit` messages after `after`, which is this agent's cursor where it is not said.

@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::{hub_server, world};
 
 /// Two work trees of one repository, an agent in each.
-struct Desk<'w> {
-    alices: Repository<'w>,
-    bobs: Repository<'w>,
-    alice: Agent<'w>,
-    bob: Agent<'w>,
+pub(super) struct Desk<'w> {
+    pub(super) alices: Repository<'w>,
+    pub(super) bobs: Repository<'w>,
+    pub(super) alice: Agent<'w>,
+    pub(super) bob: Agent<'w>,
 }
 
 impl<'w> Desk<'w> {
-    fn new(world: &'w World) -> Self {
+    pub(super) fn new(world: &'w World) -> Self {
         let alices = world.clone_of(&world.origin(), "desk");
         alices.git("worktree add --quiet --detach ../bobs").success();
         let bobs = world.repository(world.path().join("bobs"));

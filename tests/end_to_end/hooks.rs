@@ -12,6 +12,7 @@ use parler_harness::{Agent, LocalHub, Output, RawClient, Repository, Running, Wo
 use parler_protocol::{HandoffPart, Part, RoomName, TextPart};
 use serde_json::{Value, json};
 
+use super::handoff_life::Desk;
 use super::{hub_server, world};
 
 /// Every host with its events: the input that it documents, the form of what it takes, and where in that the text is.
@@ -100,37 +101,15 @@ impl Event {
     }
 }
 
-/// Two work trees of one repository, an agent in each, and a room.
-struct Desk<'w> {
-    alices: Repository<'w>,
-    bobs: Repository<'w>,
-    alice: Agent<'w>,
-    bob: Agent<'w>,
-}
-
-impl<'w> Desk<'w> {
-    fn new(world: &'w World) -> Self {
-        let alices = world.clone_of(&world.origin(), "desk");
-        alices.git("worktree add --quiet --detach ../bobs").success();
-        let bobs = world.repository(world.path().join("bobs"));
-        let (alice, bob) = (alices.user(), bobs.user());
-        alice.parler("connect --as alice --role planner").success();
-        bob.parler("connect --as bob --role reviewer").success();
-        alices.git("config parler.room try").success();
-        // However busy the machine is.
-        alices.git("config parler.hook.wait 10000").success();
-        alices.git("remote add team parler::room/try").success();
-        alices.git("switch --quiet -c feature").success();
-        alice.parler("invite --group try").success();
-        // The local hub lets its user's agents in.
-        bob.parler("recv").success();
-        Self {
-            alices,
-            bobs,
-            alice,
-            bob,
-        }
-    }
+/// A desk whose agents are in its room.
+fn desk(world: &World) -> Desk<'_> {
+    let desk = Desk::new(world);
+    // However busy the machine is.
+    desk.alices.git("config parler.hook.wait 10000").success();
+    desk.alice.parler("invite --group try").success();
+    // The local hub lets its user's agents in.
+    desk.bob.parler("recv").success();
+    desk
 }
 
 /// Hands over from one agent to another without code, and gives the number.
@@ -155,7 +134,7 @@ fn command(text: &str, verb: &str) -> Vec<OsString> {
 #[test]
 fn two_agents_hand_a_branch_back_and_forth_through_hooks_alone() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     // Alice is in Claude Code, which can be woken; bob in Codex, which goes on when a turn ends.
     let (wait, stop, start) = (
         event("claude", "wait"),
@@ -205,7 +184,7 @@ fn two_agents_hand_a_branch_back_and_forth_through_hooks_alone() {
 #[test]
 fn every_host_is_answered_in_its_own_form() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     for (host, forms) in HOSTS {
         let forms: Value = serde_json::from_str(forms).unwrap();
         for (name, form) in forms.as_object().unwrap() {
@@ -224,7 +203,7 @@ fn every_host_is_answered_in_its_own_form() {
 #[test]
 fn what_was_told_is_told_again_after_a_crash_and_not_after_a_turn_or_a_word() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     let (start, prompt, stop) = (
         event("claude", "session-start"),
         event("claude", "prompt"),
@@ -286,7 +265,7 @@ fn what_was_told_is_told_again_after_a_crash_and_not_after_a_turn_or_a_word() {
 #[test]
 fn the_sender_sees_what_would_wake_the_reader() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     let number = hand_over(&desk.alice, "bob", "look at it");
     let wake = || {
         let status = desk.alice.parler(["status", &number, "--json"]).success().json();
@@ -309,7 +288,7 @@ fn the_sender_sees_what_would_wake_the_reader() {
 #[test]
 fn an_hour_has_so_many_turns_of_hooks() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     desk.bobs.git("config parler.hook.maxPerHour 1").success();
     let (stop, prompt) = (event("gemini", "after-agent"), event("gemini", "before-agent"));
     hand_over(&desk.alice, "bob", "the first");
@@ -322,7 +301,7 @@ fn an_hour_has_so_many_turns_of_hooks() {
 #[test]
 fn a_session_is_waited_for_once_and_no_longer_than_its_host_lives() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     let wait = event("claude", "wait");
     let first = wait.start(&desk.alice, "s");
     let hub = LocalHub::of(&desk.alice);
@@ -402,7 +381,7 @@ fn a_hub_that_is_away_silent_or_none_is_no_trouble() {
 #[test]
 fn what_is_known_is_said_when_the_hub_is_away() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     let (start, prompt) = (event("claude", "session-start"), event("claude", "prompt"));
     hand_over(&desk.alice, "bob", "look at it");
     assert!(prompt.says(&desk.bob, "s").contains("look at it"));
@@ -579,7 +558,7 @@ fn the_hosts_that_are_installed_are_found_and_wired() {
 #[test]
 fn calls_that_are_none_say_nothing() {
     let world = world();
-    let desk = Desk::new(&world);
+    let desk = desk(&world);
     hand_over(&desk.alice, "bob", "look at it");
     let call = |words: &[&str], input: &str| {
         let words: Vec<_> = ["hook"].iter().chain(words).map(OsString::from).collect();
@@ -595,10 +574,14 @@ fn calls_that_are_none_say_nothing() {
     call(&["claude", "prompt"], "{}");
     call(&["claude", "prompt", "--unknown"], "[]");
     call(&["codex", "notify", "garbage"], "");
+    // What is no token ends no turn.
     event("claude", "prompt").is_silent(&desk.bob.with("PARLER_TOKEN", "x"), "s");
     event("claude", "prompt").is_silent(&desk.bob.with("PARLER_HUB", "ftp://x"), "s");
     // An agent that nobody made stays unmade.
     event("claude", "prompt").is_silent(&desk.bob.with("PARLER_AGENT", "zoe"), "s");
+    let keys = std::fs::read_dir(desk.bob.parler_home().join("config/agents")).unwrap();
+    let mut names = keys.map(|key| key.unwrap().file_name());
+    assert!(!names.any(|name| name.to_string_lossy().starts_with("zoe-")));
     desk.bob.with("PARLER_TRACE", "neither").parler("whoami").code(2);
     let traced = desk.bob.with("PARLER_TRACE", "neither");
     assert!(event("claude", "prompt").says(&traced, "s").contains("look at it"));

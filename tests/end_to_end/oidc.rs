@@ -112,6 +112,9 @@ fn a_job_speaks_by_what_its_ci_system_signed_and_leaves_nothing_of_it() {
         .success()
         .says("ci/main")
         .says("hello from a job");
+    // What cannot be said is told before anybody is asked.
+    let nameless = job.parler("ci post --room build --status success").code(2);
+    assert!(nameless.one_error_line().contains("--context"), "{}", nameless.err());
     // One for each process, each for the hub.
     let asked = fixture.issuer.token_requests();
     assert_eq!(asked.len(), 5, "{asked:?}");

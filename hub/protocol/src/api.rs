@@ -23,7 +23,7 @@ pub use services::{
 };
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -45,11 +45,6 @@ impl CommitStatus {
         }
     }
 
-    /// Whether it stands in nobody's way.
-    pub const fn is_good(self) -> bool {
-        matches!(self, Self::Success | Self::Neutral)
-    }
-
     /// Whether it stands in the way.
     pub const fn is_bad(self) -> bool {
         matches!(self, Self::Failure | Self::Error)
@@ -153,13 +148,8 @@ pub struct ReviewPart {
     #[schemars(length(max = limits::MAX_FINDINGS))]
     pub findings: Vec<Finding>,
     /// How many more were found and are not told.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::api::is_zero")]
     pub omitted: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Objects, not too many, each in a place that can be. serde would take lists of their fields as well, which no other
@@ -240,14 +230,14 @@ mod tests {
 
     #[test]
     fn a_status_is_what_became_of_the_task() {
-        for (status, task, good, bad) in [
-            (CommitStatus::Pending, TaskStatus::Working, false, false),
-            (CommitStatus::Success, TaskStatus::Done, true, false),
-            (CommitStatus::Neutral, TaskStatus::Done, true, false),
-            (CommitStatus::Failure, TaskStatus::Failed, false, true),
-            (CommitStatus::Error, TaskStatus::Failed, false, true),
+        for (status, task, bad) in [
+            (CommitStatus::Pending, TaskStatus::Working, false),
+            (CommitStatus::Success, TaskStatus::Done, false),
+            (CommitStatus::Neutral, TaskStatus::Done, false),
+            (CommitStatus::Failure, TaskStatus::Failed, true),
+            (CommitStatus::Error, TaskStatus::Failed, true),
         ] {
-            assert_eq!((status.task(), status.is_good(), status.is_bad()), (task, good, bad));
+            assert_eq!((status.task(), status.is_bad()), (task, bad));
             assert_eq!(json!(status), json!(status.as_str()));
         }
     }

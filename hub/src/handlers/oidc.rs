@@ -64,14 +64,14 @@ pub(crate) async fn exchange(
     };
     let summary = state.store.exchange_identity(job).await.map_err(|error| match error {
         StoreError::IdentityTaken => refused(&Refused::token("it was used before: each is taken once")),
-        StoreError::NotAdmitted | StoreError::NotFound => refused(&Refused {
-            told: Refused::no_rule(),
-            reason: format!("rule '{}': its owner is not in the room", rule.name),
-        }),
-        StoreError::TokenExists(name) => refused(&Refused {
-            told: Refused::no_rule(),
-            reason: format!("rule '{name}': the name is that of another token"),
-        }),
+        StoreError::NotAdmitted | StoreError::NotFound => {
+            let why = format!("rule '{}': its owner is not in the room", rule.name);
+            refused(&Refused::rule(&why))
+        }
+        StoreError::TokenExists(name) => {
+            let why = format!("rule '{name}': the name is that of another token");
+            refused(&Refused::rule(&why))
+        }
         error => error.into(),
     })?;
     caller.is_token(&summary.name);

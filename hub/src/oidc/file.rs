@@ -123,18 +123,18 @@ pub(super) fn read(path: &Path) -> Result<Vec<Issuer>, OidcError> {
             let name = rule.name.clone();
             checked.push(check(rule).map_err(|why| unusable(format!("rule '{name}'"), why))?);
         }
-        let issuer = issuer(
+        let read = issuer(
             path,
-            written.issuer,
+            &written.issuer,
             &written.keys,
-            written.audience,
+            &written.audience,
             written.max_age.as_deref(),
         );
-        let (keys, audience, max_age, name) = issuer.map_err(|why| unusable(whose, why))?;
+        let (keys, max_age) = read.map_err(|why| unusable(whose, why))?;
         issuers.push(Issuer {
-            name,
+            name: written.issuer,
             keys: Arc::new(keys),
-            audience,
+            audience: written.audience,
             max_age,
             rules: checked,
         });
@@ -144,17 +144,17 @@ pub(super) fn read(path: &Path) -> Result<Vec<Issuer>, OidcError> {
 
 fn issuer(
     path: &Path,
-    name: String,
+    name: &str,
     keys: &str,
-    audience: String,
+    audience: &str,
     max_age: Option<&str>,
-) -> Result<(KeySource, String, Duration, String), String> {
+) -> Result<(KeySource, Duration), String> {
     if name.is_empty() || audience.is_empty() {
         return Err("issuer and audience say something".to_owned());
     }
     let max_age = max_age.map_or(Ok(DEFAULT_MAX_AGE), |time| duration("max_age", time, MAX_MAX_AGE))?;
     let keys = KeySource::parse(keys, path.parent().unwrap_or(Path::new(".")))?;
-    Ok((keys, audience, max_age, name))
+    Ok((keys, max_age))
 }
 
 fn check(written: WrittenRule) -> Result<Rule, String> {

@@ -70,7 +70,8 @@ impl Refused {
         }
     }
 
-    fn rule(reason: &str) -> Self {
+    /// For a rule that does not let the job in: the operator is told why, and whoever asks only that none does.
+    pub(crate) fn rule(reason: &str) -> Self {
         Self {
             told: Self::no_rule(),
             reason: reason.chars().take(MAX_REASON_CHARS).collect(),
@@ -78,7 +79,7 @@ impl Refused {
     }
 
     /// The same words for every rule, and for none.
-    pub(crate) fn no_rule() -> String {
+    fn no_rule() -> String {
         "no rule of this hub lets this job in there; the hub's log says which claims were not those of a rule"
             .to_owned()
     }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use data_encoding::HEXLOWER;
 use parler_protocol::{Finding, ReviewPart, Severity};
-use sha2::{Digest, Sha256};
+
+use super::fingerprint;
 
 mod github;
 mod gitlab;
@@ -53,18 +53,13 @@ impl AnnotationFormat {
 
 /// What tells a finding from others, also in another commit: what its reporter said of that, else what it is about without
 /// the line it is in.
-fn fingerprint(review: &ReviewPart, finding: &Finding) -> String {
+fn print_of(review: &ReviewPart, finding: &Finding) -> String {
     if let Some(said) = &finding.fingerprint {
         return said.as_str().to_owned();
     }
-    let mut hash = Sha256::new();
     let path = finding.path.as_ref().map_or("", |path| path.as_str());
     let rule = finding.rule.as_ref().map_or("", |rule| rule.as_str());
-    for part in [review.context.as_str(), path, rule, finding.text.as_str()] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    HEXLOWER.encode(&hash.finalize()[..16])
+    fingerprint::of(&[review.context.as_str(), path, rule, finding.text.as_str()])
 }
 
 /// `src/a.rs:3`, or where no place is known none.
@@ -74,6 +69,12 @@ fn place(finding: &Finding) -> Option<String> {
         let _ = write!(place, ":{line}");
     }
     Some(place)
+}
+
+/// What a finding goes under: its rule, else the context of its review.
+fn rule_of<'r>(review: &'r ReviewPart, finding: &'r Finding) -> &'r str {
+    let rule = finding.rule.as_ref();
+    rule.map_or(review.context.as_str(), |rule| rule.as_str())
 }
 
 /// How a form calls each severity.
@@ -120,11 +121,8 @@ pub(super) mod tests {
             )
         };
         let (here, there) = (at(3), at(300));
-        let print = |review: &ReviewPart| fingerprint(review, &review.findings[0]);
+        let print = |review: &ReviewPart| print_of(review, &review.findings[0]);
         assert_eq!(print(&here), print(&there));
-        assert_ne!(
-            print(&here),
-            fingerprint(&review("other", json!([])), &here.findings[0])
-        );
+        assert_ne!(print(&here), print_of(&review("other", json!([])), &here.findings[0]));
     }
 }

@@ -135,10 +135,7 @@ fn context_of(name: &str) -> Option<StatusContext> {
         .filter(|character| !is_hidden(*character))
         .map(|character| if character == ',' { ';' } else { character })
         .collect();
-    let mut end = visible.len().min(MAX_CONTEXT_BYTES);
-    while !visible.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = visible.floor_char_boundary(MAX_CONTEXT_BYTES);
     visible[..end].trim().trim_start_matches('-').trim_start().parse().ok()
 }
 

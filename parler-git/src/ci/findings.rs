@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use data_encoding::HEXLOWER;
 use git_remote_parler::repository::Place;
 use parler_protocol::limits::{MAX_FINDINGS, MAX_REVIEW_TEXT_BYTES, MAX_RULE_BYTES};
 use parler_protocol::{Finding, Fingerprint, ReviewText, RuleName, TreePath, is_hidden};
-use sha2::{Digest, Sha256};
 
+use super::fingerprint;
 use super::report::Reported;
 use super::secrets::Secrets;
 use crate::text;
@@ -19,8 +18,6 @@ use crate::text;
 const MAX_FINDINGS_BYTES: usize = 640 << 10; // 640 KiB
 /// How many of those are named whose place is not there.
 const MOST_NAMED: usize = 5;
-/// How much of a hash is a fingerprint.
-const PRINT_BYTES: usize = 16;
 /// What is said of a finding that says nothing.
 const SILENT: &str = "(nothing is said of it)";
 /// What stands for the rest of a text.
@@ -126,7 +123,7 @@ struct Anchor {
 /// Fingerprints of findings whose tool gave none: the same in another commit as long as the line says the same, wherever it
 /// is by then.
 #[derive(Default)]
-struct Prints(HashMap<[u8; 32], u64>);
+struct Prints(HashMap<String, u64>);
 
 impl Prints {
     /// Of the file, the rule and the line without its indentation; where no line is known, of what was found. Of several that
@@ -140,15 +137,9 @@ impl Prints {
             .unwrap_or(text.as_str())
             .split_whitespace()
             .collect();
-        let mut hash = Sha256::new();
-        for part in [path, rule, &said.join(" ")] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let hash: [u8; 32] = hash.finalize().into();
-        let before = self.0.entry(hash).or_default();
+        let print = fingerprint::of(&[path, rule, &said.join(" ")]);
+        let before = self.0.entry(print.clone()).or_default();
         *before += 1;
-        let print = HEXLOWER.encode(&hash[..PRINT_BYTES]);
         let print = match *before {
             1 => print,
             again => format!("{print}:{again}"),
@@ -226,10 +217,7 @@ fn cut(said: &str, most: usize) -> String {
     if said.len() <= most {
         return said.to_owned();
     }
-    let mut end = most - ELLIPSIS.len();
-    while !said.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = said.floor_char_boundary(most - ELLIPSIS.len());
     format!("{}{ELLIPSIS}", &said[..end])
 }
 
@@ -273,7 +261,7 @@ mod tests {
     }
 
     fn fit(reported: Vec<Reported>) -> Findings {
-        Findings::fit(reported, &Secrets::default(), Some(Path::new("/job/work")), place)
+        Findings::fit(reported, &Secrets::default(), Some(Path::new("/checkout")), place)
     }
 
     #[test]
@@ -281,7 +269,7 @@ mod tests {
         for (path, lines, kept) in [
             ("src/a.rs", (3, 5), Some(("src/a.rs", Some(3), Some(5)))),
             ("./src/a.rs", (10, 12), Some(("src/a.rs", Some(10), None))),
-            ("/job/work/src/a.rs", (3, 2), Some(("src/a.rs", Some(3), None))),
+            ("/checkout/src/a.rs", (3, 2), Some(("src/a.rs", Some(3), None))),
             ("src", (3, 0), Some(("src", None, None))),
             ("large", (3000, 0), Some(("large", Some(3000), None))),
             ("src/a.rs", (11, 0), Some(("src/a.rs", None, None))),
@@ -381,6 +369,6 @@ mod tests {
         );
         // One that is none is made.
         let print = fitted.findings[0].fingerprint.as_ref().unwrap().as_str();
-        assert_eq!(print.len(), 2 * PRINT_BYTES);
+        assert_eq!(print.len(), 32);
     }
 }

@@ -85,29 +85,31 @@ impl Statuses {
         let Some(unverified) = entry.unverified().filter(|message| self.is_about(message)) else {
             return;
         };
-        let why = match entry.message() {
-            None => Some(entry.fold_reason().map_or_else(String::new, |(_, why)| why)),
-            Some((_, verdict)) if !verdict.is_valid() => Some(describe(verdict).to_owned()),
+        let believed = match entry.message() {
+            None => Err(entry.fold_reason().map_or_else(String::new, |(_, why)| why)),
+            Some((_, verdict)) if !verdict.is_valid() => Err(describe(verdict).to_owned()),
             // The word of somebody who took the name, as far as anybody here knows.
-            Some(_) if !entry.standing().leads() => Some("new key under a known name".to_owned()),
+            Some(_) if !entry.standing().leads() => Err("new key under a known name".to_owned()),
             Some((message, _)) if entry.said_before.is_some() || !self.folded.insert(message.id) => {
-                Some("said again by the hub".to_owned())
+                Err("said again by the hub".to_owned())
             }
-            Some(_) => None,
+            Some((message, _)) => Ok(message),
         };
-        if let Some(why) = why {
-            let from = unverified.from.name.clone();
-            self.ignored.push(Ignored {
-                seq: entry.seq,
-                from,
-                why,
-            });
-            if self.ignored.len() > MOST_IGNORED {
-                self.ignored.remove(0);
+        let message = match believed {
+            Ok(message) => message,
+            Err(why) => {
+                let from = unverified.from.name.clone();
+                self.ignored.push(Ignored {
+                    seq: entry.seq,
+                    from,
+                    why,
+                });
+                if self.ignored.len() > MOST_IGNORED {
+                    self.ignored.remove(0);
+                }
+                return;
             }
-            return;
-        }
-        let Some((message, _)) = entry.message() else { return };
+        };
         for part in &message.parts {
             if let Part::Review(part) = part
                 && part.commit == self.commit

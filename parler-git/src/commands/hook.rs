@@ -25,7 +25,7 @@ use crate::hook::spool::Spool;
 use crate::hook::{Rules, TURNS_PER_HOUR, Waiting, offer};
 use crate::hubs::HubChoice;
 use crate::state_file::{Durability, Kept, StateFile};
-use crate::trace;
+use crate::{output, trace};
 
 /// How long the hub is waited for where somebody waits for the agent, in milliseconds, and the longest that may be said.
 const WAIT_MS: u64 = 300;
@@ -42,7 +42,7 @@ pub(super) fn answer(environment: Environment, globals: Globals, words: &[OsStri
     let _ = trace::start(&environment);
     let reply = match reply(environment, globals, words, called_at) {
         Ok(reply) => reply,
-        Err(Silence::Usage(error)) if has_terminal() => return crate::fail(&error),
+        Err(Silence::Usage(error)) if is_called_by_hand() => return crate::fail(&error),
         Err(Silence::Usage(error) | Silence::Because(error)) => {
             tracing::debug!("hook: nothing is said: {error}");
             Reply::default()
@@ -68,8 +68,9 @@ impl From<Error> for Silence {
     }
 }
 
-pub(super) fn has_terminal() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+/// Whether somebody calls it by hand.
+pub(super) fn is_called_by_hand() -> bool {
+    io::stdin().is_terminal() && output::has_terminal()
 }
 
 fn reply(
@@ -80,7 +81,7 @@ fn reply(
 ) -> std::result::Result<Reply, Silence> {
     let mut words = words.iter().map(|word| word.to_string_lossy());
     let name = words.next().unwrap_or_default();
-    let host = Host::named(&name).ok_or_else(|| unknown_host(&name))?;
+    let host = Host::named(&name).ok_or_else(|| Silence::Usage(unknown_host(&name)))?;
     let name = words.next().unwrap_or_default();
     let moment = host.moment(&name).ok_or_else(|| unknown_event(host, &name))?;
     let input = match moment {
@@ -101,9 +102,9 @@ fn reply(
     Ok(text.map_or_else(Reply::default, |text| host.reply(moment, &text)))
 }
 
-fn unknown_host(name: &str) -> Silence {
+fn unknown_host(name: &str) -> Error {
     let names = HOSTS.map(Host::name).join(", ");
-    Silence::Usage(Error::usage(format_args!("'{name}' is none of {names}")).then("git parler hook -h"))
+    Error::usage(format_args!("'{name}' is none of {names}")).then("git parler hook -h")
 }
 
 fn unknown_event(host: Host, name: &str) -> Silence {
@@ -138,8 +139,12 @@ struct Caller {
 }
 
 impl Caller {
-    /// None: nobody here has ever spoken to a hub, or a token speaks, which nobody hands over to.
+    /// None: nothing can be said, the agent here has no key yet, or a token speaks, which nobody hands over to.
     fn find(environment: Environment, globals: Globals, event: Event, called_at: i64) -> Result<Option<Self>> {
+        // Nothing is said inside of the agent, and nobody waits for what no host has started.
+        if event.is_subagent || event.moment == Moment::Wait && !event.is_complete {
+            return Ok(None);
+        }
         let mut environment = environment;
         if let Some(directory) = place(&event, &environment) {
             environment.directory = directory;
@@ -171,6 +176,10 @@ impl Caller {
 
     /// Asks the hub for what is new as far as there is time, and says what there is to say.
     fn look(&self) -> Option<String> {
+        // It is only noted that the turn had what it was told.
+        if self.event.moment == Moment::TurnOver {
+            return self.say(&Waiting::default());
+        }
         let time = match self.event.moment {
             Moment::TurnEnd => self.patience() * AFTER_A_TURN,
             _ => self.patience(),
@@ -228,10 +237,21 @@ impl Caller {
             now: now_ms(),
             turns_per_hour: self.turns_per_hour(),
         };
+        let file = self.file("told.json");
+        let decide = |memory: &mut Memory| offer(memory, &self.event, waiting, &self.me, rules);
+        let before: Memory = match file.load() {
+            Kept::Content(memory) => memory,
+            Kept::Nothing | Kept::Damaged | Kept::Newer => Memory::default(),
+        };
+        let mut after = before.clone();
+        // Most calls have nothing to say and nothing to note.
+        if decide(&mut after).is_none() && after == before {
+            return None;
+        }
         let mut text = None;
-        let kept = self.file("told.json").update(Durability::Soon, |kept: Option<Memory>| {
+        let kept = file.update(Durability::Soon, |kept: Option<Memory>| {
             let mut memory = kept.unwrap_or_default();
-            text = offer(&mut memory, &self.event, waiting, &self.me, rules);
+            text = decide(&mut memory);
             memory
         });
         kept.and(text)

@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context, args: &Args, output: &mut Output) -> Result
         .transpose()?;
     let client = context.client()?;
     let inbox = match wait {
-        None => look(context, &client)?,
+        None => look(context, &client, None)?,
         Some(longest) => wait_for_something(context, &client, longest, output)?,
     };
     show(context, &inbox, output)?;
@@ -62,9 +62,11 @@ fn wait_for_something(context: &Context, client: &Client, longest: Duration, out
     let mut hints = hinted.hints();
     loop {
         match hints.next() {
+            // The others hold nothing for this agent, or it would not wait.
+            Ok(Hinted::Hint(hint)) if !look(context, client, Some(&hint.room))?.leads() => {}
             // The first one, too: what was there before is not told by a hint.
             Ok(Hinted::Heads(_) | Hinted::Hint(_)) => {
-                let inbox = look(context, client)?;
+                let inbox = look(context, client, None)?;
                 if inbox.leads() {
                     return Ok(inbox);
                 }
@@ -72,20 +74,25 @@ fn wait_for_something(context: &Context, client: &Client, longest: Duration, out
             // A reader that is gone waits for nothing.
             Ok(Hinted::Heartbeat) => output.deliver()?,
             Ok(Hinted::Away(error)) => output.remark(&format!("{}; waiting for it", Error::from(error).what())),
-            Err(ClientError::ToldToStop) => return look(context, client),
+            Err(ClientError::ToldToStop) => return look(context, client, None),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn look(context: &Context, client: &Client) -> Result<Inbox> {
+/// Of all rooms, or of one alone.
+fn look(context: &Context, client: &Client, only: Option<&RoomName>) -> Result<Inbox> {
     let rooms = context.rooms(client)?;
     let hub = client.hub_id()?;
     let mut inbox = Inbox {
         hub_option: context.trust().hub_option().to_owned(),
         ..Inbox::default()
     };
-    for room in rooms.rooms.iter().filter(|room| room.unread > 0) {
+    for room in rooms
+        .rooms
+        .iter()
+        .filter(|room| room.unread > 0 && only.is_none_or(|only| only.key() == room.room.key()))
+    {
         match look_into(context, client, &hub, room) {
             Ok(found) => inbox.take(found),
             // Left, or gone, since it was listed.

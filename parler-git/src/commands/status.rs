@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use parler_client::{Client, ClientError, ReadFrom};
+use parler_client::{Client, ClientError};
 use parler_protocol::api::Receipts;
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
 use parler_protocol::{ErrorCode, Seq, ServiceName};
@@ -20,6 +20,7 @@ use crate::ladder::{Ladder, Outcome, Step, label, summary_json};
 use crate::naming::Reference;
 use crate::output::{HEADER, Output, styled};
 use crate::room_handoffs::{RoomHandoffs, addressee, find_handoff};
+use crate::room_log::wait_for_more;
 use crate::screen;
 use crate::text::{self, Extent};
 use crate::time::parse_ttl;
@@ -101,7 +102,7 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
         let known = facts.as_ref().map(|facts| facts.version.clone());
         match known {
             Some(known) => facts = ask(&client, &handoffs, seq, Some(&known), wait)?,
-            None => wait_for_message(&client, &handoffs, wait)?,
+            None => wait_for_more(&client, &handoffs.room, handoffs.at(), wait)?,
         }
         handoffs.read_on()?;
         output.warn(&context.trust().warnings());
@@ -135,17 +136,6 @@ fn ask(
         Err(ClientError::Problem(problem)) if problem.code == ErrorCode::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Waits until the log has grown.
-fn wait_for_message(client: &Client, handoffs: &RoomHandoffs<'_>, wait: Duration) -> Result<()> {
-    let from = ReadFrom {
-        after: Some(handoffs.at()),
-        limit: Some(1),
-        wait: Some(wait),
-    };
-    client.messages(&handoffs.room, &from)?;
-    Ok(())
 }
 
 /// Shows the ladder, and fails where the wait was for something else.

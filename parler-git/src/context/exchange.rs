@@ -10,6 +10,7 @@ use parler_protocol::{AccessToken, AgentKey, RoomName};
 use super::Context;
 use crate::error::{Error, Result};
 use crate::hubs::{self, HubChoice};
+use crate::identity::random_seed;
 
 impl Context {
     /// The token by which this process speaks, where it is no agent. The hub is asked for it where the job shows who it is.
@@ -63,8 +64,7 @@ impl Context {
         }
         let directory = &self.environment.directory;
         let token = self.environment.identity.token(directory, &address.to_string())?;
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| Error::fatal(format_args!("no random numbers: {error}")))?;
+        let seed = random_seed()?;
         let options = ClientOptions {
             address,
             // Nobody is told it: the token says who this is.

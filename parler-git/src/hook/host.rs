@@ -6,7 +6,7 @@
 mod claude;
 mod codex;
 mod copilot;
-mod cursor;
+pub(super) mod cursor;
 mod gemini;
 mod opencode;
 

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::edit::Entry;
 use super::host::Host;
+use super::host::cursor::LOOP_LIMIT;
 
 /// How long a hook may take, in seconds: many times what it needs.
 const SECONDS: u32 = 10;
 /// How long one that waits may, in seconds.
-const WAIT_SECONDS: u32 = 24 * 3600;
+pub(crate) const WAIT_SECONDS: u32 = 24 * 3600;
 
 /// Whose configuration it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -148,7 +149,7 @@ impl Host {
                 ),
                 entry(
                     "stop",
-                    json!({ "command": "git-parler hook cursor stop", "loop_limit": 5, "timeout": SECONDS }),
+                    json!({ "command": "git-parler hook cursor stop", "loop_limit": LOOP_LIMIT, "timeout": SECONDS }),
                 ),
             ],
             Self::Copilot => {

@@ -63,10 +63,11 @@ impl Spool {
             return;
         }
         for (key, other) in kept.rooms {
-            match self.rooms.get_mut(&key) {
-                Some(mine) if other.read_to > mine.read_to => *mine = other,
-                // What is missing here is no longer ours.
-                _ => {}
+            // What is missing here is no longer ours.
+            if let Some(mine) = self.rooms.get_mut(&key)
+                && other.read_to > mine.read_to
+            {
+                *mine = other;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the pages of the verbs that coding agents and their hosts call say.
+//! What the page of the tools for coding agents says.
 
 use super::markup::Block::{Lines, Term, Text};
 use super::markup::Section;

@@ -15,9 +15,6 @@ use super::bench::{Bench, News};
 use super::stop::{Stop, Wake};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Between two tries where the hub has been away for long.
-const LONGEST_REST: Duration = Duration::from_secs(30);
-
 /// How many jobs are asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Appetite {
@@ -117,7 +114,7 @@ impl<'a> Claimer<'a> {
                         remark(format!("{}; waiting for it", error.what()));
                         is_told = true;
                     }
-                    self.stop.rest_from_asking(rests.next().unwrap_or(LONGEST_REST));
+                    self.stop.rest_from_asking(rests.next().expect("rests have no end"));
                 }
             }
         }

@@ -29,8 +29,6 @@ use crate::text;
 const RESULTS: &str = "refs/results/";
 /// What the output of a command is called.
 const OUTPUT: &str = "output.txt";
-/// Between two tries where the hub has been away for long.
-const LONGEST_REST: Duration = Duration::from_secs(10);
 /// How long a hub without room is asked to take all of it, before it is asked to take the end of the job alone.
 const FULL_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a bundle is made again whose git child somebody has ended.
@@ -191,7 +189,7 @@ impl Reporter<'_> {
                 (self.remark)(format!("how it ended cannot be told yet: {why}"));
             }
             let left = self.lease.ends().saturating_duration_since(Instant::now());
-            self.stop.rest(rests.next().unwrap_or(LONGEST_REST).min(left));
+            self.stop.rest(rests.next().expect("rests have no end").min(left));
         }
     }
 

@@ -88,17 +88,15 @@ pub(super) fn end_all(connection: &Connection, agent: i64) -> Result<(), Failure
 /// Whose token this is.
 pub(super) fn find(connection: &Connection, hash: &TokenHash) -> Result<Option<TokenHolder>, Failure> {
     let mut select = connection
-        .prepare_cached("SELECT agent, hash, issuer, claims, created_at, expires_at FROM job_tokens WHERE hash = ?1")?;
+        .prepare_cached("SELECT agent, issuer, claims, created_at, expires_at FROM job_tokens WHERE hash = ?1")?;
     let found = select
-        .query_row([hash], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, TokenHash>(1)?, job_of(row, 2)?))
-        })
+        .query_row([hash], |row| Ok((row.get::<_, i64>(0)?, job_of(row, 1)?)))
         .optional()?;
-    let Some((agent, hash, job)) = found else {
+    let Some((agent, job)) = found else {
         return Ok(None);
     };
     let mut holder = tokens::of_account(connection, agent)?;
-    holder.hash = hash;
+    holder.hash = *hash;
     let summary = &mut holder.summary;
     (summary.created_at, summary.expires_at) = (job.created_at, job.expires_at);
     summary.jobs = vec![job];

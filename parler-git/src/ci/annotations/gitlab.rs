@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use parler_protocol::ReviewPart;
 use serde_json::json;
 
-use super::{Written, called, fingerprint};
+use super::{Written, called, print_of, rule_of};
 use crate::visible_json;
 
 pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
@@ -20,7 +20,7 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
                 left_out += 1;
                 continue;
             };
-            let print = fingerprint(review, finding);
+            let print = print_of(review, finding);
             let before = seen.entry(print.clone()).or_default();
             *before += 1;
             let print = match *before {
@@ -34,7 +34,7 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
             }
             issues.push(json!({
                 "description": finding.text,
-                "check_name": finding.rule.as_ref().map_or(review.context.as_str(), |rule| rule.as_str()),
+                "check_name": rule_of(review, finding),
                 "fingerprint": print,
                 "severity": called(finding.severity, ["critical", "minor", "info"]),
                 "location": { "path": path, "lines": lines },

@@ -3,7 +3,7 @@
 use parler_protocol::{CommitStatus, Finding, ReviewPart, Severity};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Written, place};
+use super::{Written, place, rule_of};
 use crate::text;
 
 /// What the whole is called.
@@ -26,10 +26,7 @@ pub(super) fn write(reviews: &[ReviewPart]) -> Result<Written, String> {
 }
 
 fn test(review: &ReviewPart, finding: &Finding) -> TestCase {
-    let rule = finding
-        .rule
-        .as_ref()
-        .map_or(review.context.as_str(), |rule| rule.as_str());
+    let rule = rule_of(review, finding);
     let name = match place(finding) {
         Some(place) => format!("{rule} at {place}"),
         None => rule.to_owned(),

@@ -6,7 +6,7 @@ use parler_protocol::{Finding, ReviewPart, RunUrl};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{Written, called, fingerprint};
+use super::{Written, called, print_of, rule_of};
 use crate::visible_json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -71,13 +71,6 @@ fn run(review: &ReviewPart) -> Value {
     })
 }
 
-fn rule_of<'r>(review: &'r ReviewPart, finding: &'r Finding) -> &'r str {
-    finding
-        .rule
-        .as_ref()
-        .map_or(review.context.as_str(), |rule| rule.as_str())
-}
-
 fn result(review: &ReviewPart, finding: &Finding, rules: &[&str]) -> Value {
     let rule = rule_of(review, finding);
     let mut result = json!({
@@ -85,7 +78,7 @@ fn result(review: &ReviewPart, finding: &Finding, rules: &[&str]) -> Value {
         "ruleIndex": rules.iter().position(|known| *known == rule),
         "level": called(finding.severity, ["error", "warning", "note"]),
         "message": { "text": finding.text },
-        "partialFingerprints": { "parlerFinding/v1": fingerprint(review, finding) },
+        "partialFingerprints": { "parlerFinding/v1": print_of(review, finding) },
     });
     if let Some(path) = &finding.path {
         let uri = utf8_percent_encode(path.as_str(), NOT_IN_PATHS).to_string();

@@ -3,13 +3,11 @@
 
 use std::num::NonZeroU32;
 
-use data_encoding::HEXLOWER;
 use parler_protocol::Severity;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use sha2::{Digest, Sha256};
-
 use super::{Collected, Report, Reported};
+use crate::ci::fingerprint;
 use crate::text;
 
 /// Most nodes that are read, a bound of memory; attributes are bounded by the size of the report.
@@ -17,9 +15,6 @@ const MOST_NODES: u32 = 4_000_000;
 /// Most attributes of an element, and most declarations of namespaces: the reader compares each with each.
 const MOST_ATTRIBUTES: usize = 64;
 const MOST_NAMESPACES: usize = 64;
-
-/// How much of a hash is a fingerprint.
-const PRINT_BYTES: usize = 16;
 
 /// How the tests of a report ended.
 #[derive(Default)]
@@ -162,14 +157,10 @@ fn reported(why: Node<'_, '_>, name: String, path: Option<String>, line: Option<
         end_line: None,
         severity: Severity::Error,
         // What it says holds times and numbers of lines, which are others each time.
-        fingerprint: line.is_none().then(|| fingerprint_of(&name)),
+        fingerprint: line.is_none().then(|| fingerprint::of(&[&name])),
         rule: Some(name),
         text,
     }
-}
-
-fn fingerprint_of(name: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(name)[..PRINT_BYTES])
 }
 
 impl Counts {

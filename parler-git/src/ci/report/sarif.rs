@@ -345,7 +345,7 @@ mod tests {
         ]);
         let log = json!({ "version": "2.1.0", "runs": [{
             "tool": { "driver": { "name": "lint", "rules": rules } },
-            "originalUriBaseIds": { "TOP": { "uri": "file:///job/work/" }, "SRCROOT": {} },
+            "originalUriBaseIds": { "TOP": { "uri": "file:///checkout/" }, "SRCROOT": {} },
             "results": [result],
         }] });
         let mut findings = read_json(&log).unwrap().findings;
@@ -363,7 +363,7 @@ mod tests {
             "partialFingerprints": { "primaryLocationLineHash": "39fa2ee980eb94b0:1" },
         }));
         let found = found.unwrap();
-        assert_eq!(found.path.as_deref(), Some("/job/work/src/a b.rs"));
+        assert_eq!(found.path.as_deref(), Some("/checkout/src/a b.rs"));
         assert_eq!((found.line, found.end_line), (NonZeroU32::new(3), NonZeroU32::new(5)));
         assert_eq!((found.severity, found.rule.as_deref()), (Severity::Error, Some("R1")));
         assert_eq!(found.text, "x is not y");

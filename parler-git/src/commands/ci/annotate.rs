@@ -57,8 +57,12 @@ pub(super) fn run(context: &Context, args: &CiAnnotate, output: &mut Output) -> 
     }
     let summary = match format {
         AnnotationFormat::Github => add_to_summary(context, &reviews)?,
-        _ => false,
+        _ => None,
     };
+    if let Some(left_out) = summary.filter(|left_out| *left_out > 0) {
+        let count = text::count(left_out, "finding");
+        output.remark(&format!("{count} left out of the step's summary"));
+    }
     if written.left_out > 0 {
         let count = text::count(written.left_out, "finding");
         let show = seq.map(|seq| format!(": git parler show {seq}")).unwrap_or_default();
@@ -68,7 +72,7 @@ pub(super) fn run(context: &Context, args: &CiAnnotate, output: &mut Output) -> 
     if output.is_json() {
         return output.json(&json!({
             "room": context.room()?, "seq": seq, "format": args.format.as_str(), "file": file, "findings": found,
-            "leftOut": written.left_out, "summary": summary, "text": file.is_none().then_some(&written.text),
+            "leftOut": written.left_out, "summary": summary.is_some(), "text": file.is_none().then_some(&written.text),
         }));
     }
     match file {
@@ -135,14 +139,15 @@ fn write(format: AnnotationFormat, reviews: &[ReviewPart]) -> Result<crate::ci::
     format.write(reviews).map_err(Error::fatal)
 }
 
-/// Adds a page to the summary of the step that this process is of, if it is one.
-fn add_to_summary(context: &Context, reviews: &[ReviewPart]) -> Result<bool> {
+/// Adds a page to the summary of the step that this process is of, if it is one. How many findings it has no room for; none where
+/// there is no summary.
+fn add_to_summary(context: &Context, reviews: &[ReviewPart]) -> Result<Option<u64>> {
     let Some(file) = context.environment.filled(STEP_SUMMARY) else {
-        return Ok(false);
+        return Ok(None);
     };
     let page = write(AnnotationFormat::GithubSummary, reviews)?;
     let opened = OpenOptions::new().append(true).create(true).open(Path::new(&file));
     let added = opened.and_then(|mut summary| summary.write_all(page.text.as_bytes()));
     added.map_err(|error| Error::io(format_args!("write {}", Path::new(&file).display()), &error))?;
-    Ok(true)
+    Ok(Some(page.left_out))
 }

@@ -9,6 +9,7 @@ use git_remote_parler::base::repository_id;
 use git_remote_parler::push::{LooseTip, PushReport, PushRequest, RoomLookup};
 use git_remote_parler::repository::Place;
 use parler_client::Client;
+use parler_protocol::api::Posted;
 use parler_protocol::{
     BundleId, BundleRefName, CommitStatus, Draft, MessageId, Oid, Part, ReviewPart, RoomName, RunUrl, ServiceName,
     StatusContext, TaskPart,
@@ -110,7 +111,10 @@ impl Word {
     fn read(context: &Context, args: &CiPost, output: &mut Output) -> Result<Self> {
         let job = environment(context);
         let repository = context.repository_if_any();
-        let secrets = Secrets::of(&context.environment, context.token()?.map(|token| token.expose()));
+        let secrets = Secrets::of(
+            &context.environment,
+            context.token_at_hand().map(|token| token.expose()),
+        );
         let status = CommitStatus::from(args.status);
         let said = (
             filled(args.context.as_ref()),
@@ -337,15 +341,7 @@ fn post(
     let place = RoomPlace::ask(client, room)?;
     let draft = draft(word, bundle, answered);
     let posted = post_draft(client, &place, &draft, word.key.as_deref(), None)?;
-    let replayed = posted.id != draft.id;
-    tell(
-        word,
-        (&posted.room, posted.seq, posted.id),
-        replayed,
-        None,
-        bundle,
-        output,
-    )?;
+    tell_posted(word, &draft, &posted, bundle, output)?;
     tell_if_for_nobody(client, &posted.room, word.to(), output);
     Ok(())
 }
@@ -367,17 +363,7 @@ fn queue(context: &Context, args: &CiPost, room: &RoomName, word: &Word, output:
     let bundle = queued_bundle(context, room, filled(args.bundle.as_ref()))?;
     let draft = draft(word, bundle, None);
     match post_or_queue(context, room, &draft, word.key.as_deref())? {
-        Sending::Sent(posted) => {
-            let replayed = posted.id != draft.id;
-            tell(
-                word,
-                (&posted.room, posted.seq, posted.id),
-                replayed,
-                None,
-                bundle,
-                output,
-            )
-        }
+        Sending::Sent(posted) => tell_posted(word, &draft, &posted, bundle, output),
         Sending::Queued => {
             let line = format!(
                 "the hub cannot be reached: {} is kept for '{room}', and sent by the next command that reaches it; git parler outbox",
@@ -390,6 +376,17 @@ fn queue(context: &Context, args: &CiPost, room: &RoomName, word: &Word, output:
             output.either(&line, &value)
         }
     }
+}
+
+fn tell_posted(
+    word: &Word,
+    draft: &Draft,
+    posted: &Posted,
+    bundle: Option<BundleId>,
+    output: &mut Output,
+) -> Result<()> {
+    let place = (&posted.room, posted.seq, posted.id);
+    tell(word, place, posted.id != draft.id, None, bundle, output)
 }
 
 /// Tells what was posted, now or before.

@@ -1,36 +1,27 @@
 //! `git parler hook install HOST`: puts the lines that call this program into a host's own configuration, or takes them out
 //! again. Everything else in the file stays byte for byte; a file that is no JSON is left alone.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use git_remote_parler::held;
 use serde_json::json;
 
 use crate::cli::HookInstall;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hook::edit::{self, EditError};
+use crate::hook::edit;
 use crate::hook::host::{HOSTS, Host};
 use crate::hook::install::{Places, Scope};
+use crate::new_file::NewFile;
 use crate::output::Output;
 use crate::text;
 
 /// Largest configuration that is edited.
 const MAX_FILE_BYTES: u64 = 4 << 20; // 4 MiB
-/// How the name of a file that is not complete yet begins.
-const UNFINISHED: &str = ".parler-";
 
 pub(in super::super) fn run(context: &Context, args: &HookInstall, output: &mut Output) -> Result<()> {
-    let host = Host::named(&args.host).ok_or_else(|| {
-        Error::usage(format_args!(
-            "'{}' is none of {}",
-            args.host,
-            HOSTS.map(Host::name).join(", ")
-        ))
-    })?;
+    let host = Host::named(&args.host).ok_or_else(|| super::unknown_host(&args.host))?;
     let file = file(context, host, args.scope)?;
     if host == Host::Codex && args.scope == Scope::Project && !args.remove && !args.print {
         let repository = context.repository()?;
@@ -194,7 +185,7 @@ fn with(host: Host, before: Option<&str>, file: &Path) -> Result<String> {
             false => Err(left_alone(file, "it is not as this program writes it")),
         };
     }
-    edit::insert(before, &host.entries()).map_err(|error| malformed(file, &error))
+    edit::insert(before, &host.entries()).map_err(|error| left_alone(file, error))
 }
 
 fn without(host: Host, before: Option<&str>, file: &Path) -> Result<Option<String>> {
@@ -205,12 +196,8 @@ fn without(host: Host, before: Option<&str>, file: &Path) -> Result<Option<Strin
     if host == Host::Opencode {
         return Err(left_alone(file, "it is not as this program writes it"));
     }
-    let after = edit::remove(before, &host.entries()).map_err(|error| malformed(file, &error))?;
+    let after = edit::remove(before, &host.entries()).map_err(|error| left_alone(file, error))?;
     Ok(Some(after))
-}
-
-fn malformed(file: &Path, error: &EditError) -> Error {
-    left_alone(file, error)
 }
 
 /// Puts a file in its place as a whole, with the mode that it had; none: takes it away.
@@ -219,21 +206,15 @@ fn write(file: &Path, content: Option<&str>) -> Result<()> {
     let Some(content) = content else {
         return fs::remove_file(file).map_err(|error| failed(&error));
     };
-    let put = || -> io::Result<()> {
-        // Where it is a link, what it leads to.
-        let place = match file.canonicalize() {
-            Ok(place) => place,
-            Err(error) if file.is_symlink() => return Err(error),
-            Err(_) => file.to_owned(),
-        };
-        let directory = place.parent().unwrap_or_else(|| Path::new("/"));
-        fs::create_dir_all(directory)?;
-        let mode = fs::metadata(&place).map_or_else(|_| Permissions::from_mode(0o644), |meta| meta.permissions());
-        let mut unfinished = held::make_file(directory, UNFINISHED, mode)?;
-        unfinished.write_all(content.as_bytes())?;
-        unfinished.as_file().sync_all()?;
-        unfinished.persist(&place).map_err(|error| error.error)?;
-        Ok(())
+    // Where it is a link, what it leads to.
+    let place = match file.canonicalize() {
+        Ok(place) => place,
+        Err(error) if file.is_symlink() => return Err(failed(&error)),
+        Err(_) => file.to_owned(),
     };
-    put().map_err(|error| failed(&error))
+    fs::create_dir_all(place.parent().unwrap_or_else(|| Path::new("/"))).map_err(|error| failed(&error))?;
+    let mut new = NewFile::begin(place, true)?;
+    new.keep_mode()?;
+    new.write_all(content.as_bytes()).map_err(|error| failed(&error))?;
+    new.finish()
 }

@@ -17,9 +17,10 @@ use super::Caller;
 use crate::error::{Error, Result};
 use crate::file_lock;
 use crate::home::create_private_dir;
+use crate::hook::install::WAIT_SECONDS;
 
-/// How long it waits: a little less than the host lets it live (24 h).
-const LONGEST: Duration = Duration::from_secs(23 * 3600 + 1800);
+/// How long it waits: a little less than the host lets it live.
+const LONGEST: Duration = Duration::from_secs(WAIT_SECONDS as u64 - 1800);
 /// How often it looks whether its host is there.
 const LOOK: Duration = Duration::from_secs(1);
 /// How the files of sessions begin, and when one that nobody holds is of no use any more.

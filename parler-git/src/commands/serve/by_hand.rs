@@ -20,9 +20,6 @@ use crate::worker::{Claim, Claimer, Claims, Job, Lease, Standing, Stop, Told, sa
 
 use super::LEAVING;
 
-/// Between two looks where the hub has been away for long.
-const LONGEST_REST: Duration = Duration::from_secs(10);
-
 /// Claims jobs one after the other, or one.
 pub(super) fn run(
     context: &Context,
@@ -232,7 +229,7 @@ impl Desk<'_> {
                         output.remark(&format!("{}; waiting for it", error.what()));
                         is_told = true;
                     }
-                    self.stop.rest(rests.next().unwrap_or(LONGEST_REST));
+                    self.stop.rest(rests.next().expect("rests have no end"));
                     continue;
                 }
             };

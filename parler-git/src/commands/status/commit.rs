@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use parler_client::{Client, ReadFrom};
+use parler_client::Client;
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
-use parler_protocol::{ChainHash, Head, HubId, Oid, RoomName, Seq, StatusContext};
+use parler_protocol::{HubId, Oid, RoomName, Seq, StatusContext};
 use serde_json::{Value, json};
 
 use super::LONGEST;
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, WARNING, styled};
 use crate::review_view::{counted, word};
-use crate::room_log::{in_room, read_page};
+use crate::room_log::{read_page, wait_for_more};
 use crate::time::parse_ttl;
 use crate::view::{SHORT_OID_DIGITS, field};
 use crate::{screen, text};
@@ -60,14 +60,7 @@ pub(super) fn run(context: &Context, args: &Status, revision: &str, output: &mut
             return found.tell(&log.room, wait.is_some(), output);
         };
         // The hub answers when the log has grown.
-        let from = ReadFrom {
-            after: Some(log.at),
-            limit: Some(1),
-            wait: Some(left.min(MAX_WAIT)),
-        };
-        client
-            .messages(&log.room, &from)
-            .map_err(|error| in_room(&log.room, error))?;
+        wait_for_more(&client, &log.room, log.at, left.min(MAX_WAIT))?;
     }
 }
 
@@ -87,21 +80,15 @@ struct Log<'a> {
     client: &'a Client,
     hub: HubId,
     room: RoomName,
-    head: Head,
     at: Seq,
 }
 
 impl<'a> Log<'a> {
     fn begin(context: &'a Context, client: &'a Client, room: RoomName) -> Result<Self> {
-        let hub = client.hub_id()?;
         Ok(Self {
             context,
             client,
-            head: Head {
-                seq: Seq::ZERO,
-                h: ChainHash::start(&hub, &room),
-            },
-            hub,
+            hub: client.hub_id()?,
             room,
             at: Seq::ZERO,
         })
@@ -112,14 +99,14 @@ impl<'a> Log<'a> {
         let (trust, me) = (self.context.trust(), self.client.identity());
         loop {
             let mut page = read_page(self.client, &self.hub, &self.room, Some(self.at), MAX_PAGE_MESSAGES)?;
-            (self.room, self.head) = (page.room, page.head);
+            self.room = page.room;
             trust.read_on(&self.hub, &self.room, me, self.at, &mut page.entries);
             page.entries.iter().for_each(|entry| statuses.add(entry));
             match page.entries.last() {
                 Some(last) => self.at = last.seq,
                 None => return Ok(()),
             }
-            if self.at >= self.head.seq {
+            if self.at >= page.head.seq {
                 return Ok(());
             }
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use git_remote_parler::room::Room;
-use parler_client::{Client, ReadFrom};
+use parler_client::Client;
 use parler_protocol::api::{JobState, JobSummary};
 use parler_protocol::limits::{MAX_PAGE_MESSAGES, MAX_WAIT};
 use parler_protocol::{RoomName, Seq, ServiceName};
@@ -18,7 +18,7 @@ use crate::job::{Job, JobStep, summary_json};
 use crate::ladder::Outcome;
 use crate::naming::{Reference, one_bundle};
 use crate::output::{HEADER, Output, styled};
-use crate::room_log::{in_room, read_page};
+use crate::room_log::{in_room, read_page, wait_for_more};
 use crate::{screen, text};
 
 /// Jobs that have ended which a list shows: the newest.
@@ -147,13 +147,8 @@ impl JobLog<'_> {
             let left = until.saturating_sub(now).max(0).unsigned_abs();
             Duration::from_millis(left).max(SHORTEST_WAIT)
         });
-        let from = ReadFrom {
-            after: Some(self.at),
-            limit: Some(1),
-            wait: Some(lease_left.unwrap_or(most).min(most)),
-        };
-        let waited = self.client.messages(&self.room, &from);
-        waited.map(drop).map_err(|error| in_room(&self.room, error))
+        let most = lease_left.unwrap_or(most).min(most);
+        wait_for_more(self.client, &self.room, self.at, most)
     }
 }
 

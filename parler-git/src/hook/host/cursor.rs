@@ -10,8 +10,8 @@ use super::{Event, Moment};
 
 pub(super) const EVENTS: &[(&str, Moment)] = &[("session-start", Moment::SessionStart), ("stop", Moment::TurnEnd)];
 
-/// After so many turns that hooks made it makes no more, unless it is told to.
-const LOOP_LIMIT: u64 = 5;
+/// After so many turns that hooks made in a row it makes no more; what is installed says so, too.
+pub(in crate::hook) const LOOP_LIMIT: u64 = 5;
 
 #[derive(Debug, Deserialize)]
 struct Input {
