@@ -4,148 +4,40 @@
 
 use std::collections::HashSet;
 use std::io::Read;
-use std::time::Duration;
 
 use gix::hash::oid;
-use parler_protocol::limits::MAX_BLOB_BYTES;
 use parler_protocol::{BundleId, ObjectFormat, Oid};
 
 use crate::bundle::{BundleHeader, HeaderRef};
-use crate::git::{BULK_PATIENCE, ChildLimits, Side};
+use crate::git::Side;
 use crate::pack::entries::PackFlaw;
 use crate::pack::object_count;
-use crate::pack::scan::{PackScan, ScanLimits};
+use crate::pack::scan::PackScan;
 use crate::packed_refs;
 use crate::pins::{PIN_ROOT, Pin, Transaction, pins_of, without_taken};
-use crate::quarantine::{Quarantine, Released};
-use crate::repository::{LocalRef, Repository, RepositoryError};
+use crate::quarantine::{self, Quarantine, Released};
+use crate::repository::{LocalRef, Repository};
 
 mod connectivity;
 mod error;
 mod group;
 mod intake;
 mod joined;
+mod limits;
+mod plain;
 mod promised;
 mod stores;
 mod stream;
+mod vouching;
 
 use connectivity::Proof;
 pub use error::ImportError;
 use group::Group;
 use intake::Intake;
+use limits::FEW_BYTES;
+pub use limits::ImportLimits;
 use stores::Stores;
 use stream::BundleStream;
-
-/// A pack of at most this many bytes is held whole and looked through before a child is started, which then has one
-/// thread.
-const FEW_BYTES: u64 = 4 << 20; // 4 MiB
-/// A pack of at most this many bytes is indexed by two threads at most.
-const MANY_BYTES: u64 = 256 << 20; // 256 MiB
-/// Memory that a checking child may take. Each thread holds an object and what it is made of; all of them together hold
-/// some of what others are made of.
-const CHILD_DATA_BYTES: u64 = 480 << 20; // 480 MiB
-/// That is enough for a pack of so many bytes, however it is made. A larger one may have very many objects.
-const PLAIN_PACK_BYTES: u64 = 64 << 20; // 64 MiB
-/// Memory besides, for each byte of a pack beyond that.
-const CHILD_DATA_PER_BYTE: u64 = 4;
-/// It is enough for objects of so many bytes.
-const PLAIN_OBJECT_BYTES: u64 = 128 << 20; // 128 MiB
-/// Memory besides, for each byte of the largest object beyond that.
-const CHILD_DATA_PER_OBJECT_BYTE: u64 = 4;
-/// How much larger than its pack a file may be, when that is more than [`ImportLimits::object_bytes`]. What git has to hold
-/// as a whole may be as large as the pack.
-const OBJECT_PER_PACK: u64 = 64;
-/// How much larger than [`ImportLimits::object_bytes`] all objects together may be: a few lines that change in a large
-/// file are a few bytes each time.
-const ALL_PER_OBJECT: u64 = 32;
-/// How much larger than their pack they may be, when that is more. Of the histories of large programs it is 15 to 30.
-const ALL_PER_PACK: u64 = 256;
-/// Key of [`ImportLimits::object_bytes`].
-const OBJECT_KEY: &str = "parler.maxObjectSize";
-
-/// What one import may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImportLimits {
-    /// Largest bundle, in bytes.
-    pub bundle_bytes: u64,
-    /// A bundle of at most this many objects and at most `small_bytes` is unpacked into loose objects: many tiny packs
-    /// make git repack.
-    pub small_objects: u32,
-    /// See `small_objects`.
-    pub small_bytes: u64,
-    /// A bundle of at most this many bytes is taken in by one child with others that come before or after it. None is,
-    /// when this is 0.
-    pub joined_bytes: u64,
-    /// Largest object, in bytes, however small the pack is that it comes of. Of a larger pack, one that git has to hold as
-    /// a whole may be as large as the pack; a file that is no delta may be 64 times as large.
-    pub object_bytes: u64,
-    /// Processor time of each checking child.
-    pub cpu: Duration,
-    /// How long each checking child is waited for; waiting for the bundle's bytes does not count.
-    pub patience: Duration,
-}
-
-impl Default for ImportLimits {
-    fn default() -> Self {
-        Self {
-            bundle_bytes: MAX_BLOB_BYTES,
-            small_objects: 100,
-            small_bytes: 1 << 20,    // 1 MiB
-            joined_bytes: 256 << 10, // 256 KiB
-            object_bytes: PLAIN_OBJECT_BYTES,
-            cpu: BULK_PATIENCE,
-            patience: BULK_PATIENCE,
-        }
-    }
-}
-
-impl ImportLimits {
-    /// The limits of a repository: `parler.maxObjectSize`, and what is the same everywhere.
-    ///
-    /// # Errors
-    /// When the value is no size.
-    pub fn of(repository: &Repository) -> Result<Self, RepositoryError> {
-        let mut limits = Self::default();
-        if let Some(bytes) = repository.config_bytes(OBJECT_KEY)? {
-            limits.object_bytes = bytes;
-        }
-        Ok(limits)
-    }
-
-    fn of_scan(&self, pack_bytes: u64) -> ScanLimits {
-        let of_pack = |times| pack_bytes.saturating_mul(times);
-        ScanLimits {
-            object_bytes: self.object_bytes.max(of_pack(OBJECT_PER_PACK)),
-            held_bytes: self.object_bytes.max(pack_bytes),
-            all_bytes: self
-                .object_bytes
-                .saturating_mul(ALL_PER_OBJECT)
-                .max(of_pack(ALL_PER_PACK)),
-        }
-    }
-
-    /// Of a pack whose largest object that git has to hold is so large, or as large as the configuration lets it be.
-    fn of_child(&self, pack_bytes: u64, largest_held: u64) -> ChildLimits {
-        let of_pack = pack_bytes.saturating_sub(PLAIN_PACK_BYTES);
-        let of_object = largest_held.max(self.object_bytes).saturating_sub(PLAIN_OBJECT_BYTES);
-        let besides = of_pack
-            .saturating_mul(CHILD_DATA_PER_BYTE)
-            .max(of_object.saturating_mul(CHILD_DATA_PER_OBJECT_BYTE));
-        ChildLimits {
-            data_bytes: Some(CHILD_DATA_BYTES.saturating_add(besides)),
-            cpu: Some(self.cpu),
-        }
-    }
-
-    /// How many threads may index a pack. None: as many as git likes.
-    fn threads(pack_bytes: u64) -> Option<usize> {
-        if pack_bytes <= FEW_BYTES {
-            Some(1)
-        } else {
-            (pack_bytes <= MANY_BYTES).then_some(2)
-        }
-    }
-}
 
 /// What the sender signed about a bundle. The header must say the same, in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +82,8 @@ pub struct Import<'r> {
     bundles: Vec<Received>,
     /// The last bundles, whose objects are not in the quarantine yet.
     group: Option<Group>,
+    /// The objects of groups that no walk will go through.
+    vouched: Vec<gix::ObjectId>,
     failed: bool,
 }
 
@@ -200,8 +94,25 @@ struct Received {
     header: BundleHeader,
     /// Prerequisites that were here before this import.
     external: Vec<Oid>,
-    /// Whether no object in it refers to one outside it.
-    self_contained: bool,
+    /// What is known of its objects.
+    standing: Standing,
+}
+
+impl Received {
+    fn tips(&self) -> impl Iterator<Item = Oid> {
+        self.header.refs.iter().map(|tip| tip.oid)
+    }
+}
+
+/// What is known of a bundle's objects once they are in the quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// They may refer to anything.
+    Open,
+    /// None refers to one outside the bundle.
+    SelfContained,
+    /// Everything that its tips reach is there, if all is that its prerequisites reach.
+    Connected,
 }
 
 impl<'r> Import<'r> {
@@ -222,6 +133,7 @@ impl<'r> Import<'r> {
             stores,
             bundles: Vec::new(),
             group: None,
+            vouched: Vec::new(),
             failed: false,
         })
     }
@@ -345,7 +257,7 @@ impl<'r> Import<'r> {
             short_pin,
             header,
             external,
-            self_contained: false,
+            standing: Standing::Open,
         };
         let is_small = size <= self.limits.joined_bytes;
         // In a partial clone a delta may build on what is still at the remote.
@@ -361,16 +273,22 @@ impl<'r> Import<'r> {
         self.take_in_group()?;
         let is_whole = received.header.prerequisites.is_empty();
         let pack_bytes = stream.pack_bytes();
-        let self_contained = if pack_bytes <= FEW_BYTES {
+        let is_self_contained = if pack_bytes <= FEW_BYTES {
             let pack = stream.read_pack(&id)?;
             self.feed_alone(objects, &pack, is_whole)?
         } else {
             let sizes = |id: &oid| self.stores.size_of(id);
             let scan = PackScan::new(self.stores.hash(), pack_bytes, self.limits.of_scan(pack_bytes), &sizes);
-            let intake = self.start_intake(objects, pack_bytes, 0, is_whole)?;
+            let intake = self.start_intake(intake::Pack {
+                objects,
+                bytes: pack_bytes,
+                largest_held: 0,
+                is_whole,
+                is_vouched: false,
+            })?;
             stream.feed_pack(intake, scan, &id, received.header.object_format)?
         };
-        self.push_alone(received, self_contained)
+        self.push_alone(received, is_self_contained)
     }
 
     /// Looks through a pack, and lets git take it in. Gives whether it is self-contained.
@@ -381,7 +299,13 @@ impl<'r> Import<'r> {
         scan.feed(pack).map_err(ImportError::pack)?;
         let largest_held = scan.largest_held_bytes();
         scan.finish().map_err(ImportError::pack)?;
-        let mut intake = self.start_intake(objects, bytes, largest_held, is_whole)?;
+        let mut intake = self.start_intake(intake::Pack {
+            objects,
+            bytes,
+            largest_held,
+            is_whole,
+            is_vouched: false,
+        })?;
         intake.feed(pack)?;
         intake.finish()
     }
@@ -413,7 +337,7 @@ impl<'r> Import<'r> {
         };
         self.take_in_group()?;
         let fed = self.feed_alone(objects, pack, received.header.prerequisites.is_empty());
-        let self_contained = fed.map_err(|error| match flaw {
+        let is_self_contained = fed.map_err(|error| match flaw {
             // Another was to bring what it lacks.
             PackFlaw::UnknownBase if !self.bundles.is_empty() => {
                 let before = self.bundles.iter().map(|bundle| bundle.id);
@@ -424,11 +348,13 @@ impl<'r> Import<'r> {
             }
             _ => error,
         })?;
-        self.push_alone(received, self_contained)
+        self.push_alone(received, is_self_contained)
     }
 
-    fn push_alone(&mut self, mut received: Received, self_contained: bool) -> Result<(), ImportError> {
-        received.self_contained = self_contained;
+    fn push_alone(&mut self, mut received: Received, is_self_contained: bool) -> Result<(), ImportError> {
+        if is_self_contained {
+            received.standing = Standing::SelfContained;
+        }
         self.bundles.push(received);
         self.stores
             .quarantine_has_changed(&self.quarantine)
@@ -442,48 +368,69 @@ impl<'r> Import<'r> {
             return Ok(());
         };
         let members = self.bundles.len() - group.members()..;
-        let self_contained = self.feed_group(&mut group).map_err(|source| {
-            let mut ids: Vec<BundleId> = self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect();
-            let guilty = match &source {
-                ImportError::Refused { message } => group.to_blame(message),
-                _ => None,
-            };
-            if let Some(alone) = guilty.and_then(|number| ids.get(number).copied()) {
-                ids = vec![alone];
-            }
-            let source = Box::new(source);
-            ImportError::Among { ids, source }
-        })?;
+        let (standing, vouched) = self
+            .feed_group(&mut group, &self.bundles[members.clone()])
+            .map_err(|source| {
+                let mut ids: Vec<BundleId> = self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect();
+                let guilty = match &source {
+                    ImportError::Refused { message } => group.to_blame(message),
+                    _ => None,
+                };
+                if let Some(alone) = guilty.and_then(|number| ids.get(number).copied()) {
+                    ids = vec![alone];
+                }
+                let source = Box::new(source);
+                ImportError::Among { ids, source }
+            })?;
         for bundle in &mut self.bundles[members] {
-            bundle.self_contained = self_contained;
+            bundle.standing = standing;
         }
+        self.vouched.extend(vouched);
         self.stores
             .quarantine_has_changed(&self.quarantine)
             .map_err(ImportError::storage)
     }
 
-    fn feed_group(&self, group: &mut Group) -> Result<bool, ImportError> {
+    fn feed_group(
+        &self,
+        group: &mut Group,
+        members: &[Received],
+    ) -> Result<(Standing, Vec<gix::ObjectId>), ImportError> {
+        let tips: Vec<Oid> = members.iter().flat_map(Received::tips).collect();
+        let prerequisites: Vec<Oid> = members.iter().flat_map(|bundle| &bundle.external).copied().collect();
+        // Where objects may be missing on purpose, what git makes of that counts.
+        let is_partial = self.repository.promisor()?.is_some();
+        let vouched = match is_partial {
+            true => None,
+            false => group.vouched(&tips, &prerequisites, &self.stores),
+        };
         let pack = group.finish().map_err(not_joined)?;
         let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
-        // All of it has been held in memory, within bounds.
-        let mut intake = self.start_intake(objects, pack.bytes.len() as u64, 0, pack.is_whole)?;
+        let mut intake = self.start_intake(intake::Pack {
+            objects,
+            bytes: pack.bytes.len() as u64,
+            // All of it has been held in memory, within bounds.
+            largest_held: 0,
+            is_whole: pack.is_whole,
+            is_vouched: vouched.is_some(),
+        })?;
         intake.feed(&pack.bytes)?;
-        intake.finish()
+        let is_self_contained = intake.finish()?;
+        tracing::debug!(
+            members = members.len(),
+            is_vouched = vouched.is_some(),
+            is_self_contained,
+            "import: a group is in the quarantine"
+        );
+        let standing = match (is_self_contained, vouched.is_some()) {
+            (_, true) => Standing::Connected,
+            (true, false) => Standing::SelfContained,
+            (false, false) => Standing::Open,
+        };
+        Ok((standing, vouched.unwrap_or_default()))
     }
 
-    fn start_intake(
-        &self,
-        objects: u32,
-        pack_bytes: u64,
-        largest_held: u64,
-        is_whole: bool,
-    ) -> Result<Intake<'_>, ImportError> {
-        let pack = intake::Pack {
-            objects,
-            bytes: pack_bytes,
-            largest_held,
-            is_whole,
-        };
+    fn start_intake(&self, pack: intake::Pack) -> Result<Intake<'_>, ImportError> {
         let is_partial = self.repository.promisor()?.is_some();
         Intake::start(self.repository, &self.quarantine, &self.limits, pack, is_partial)
     }
@@ -513,20 +460,30 @@ impl<'r> Import<'r> {
     }
 
     fn prove(&self, local: &[LocalRef]) -> Result<Proof, ImportError> {
-        let (contained, open): (Vec<_>, Vec<_>) = self.bundles.iter().partition(|bundle| bundle.self_contained);
-        let tips = |bundles: &[&Received]| -> Vec<Oid> {
-            bundles
+        let is_contained = |bundle: &&Received| bundle.standing == Standing::SelfContained;
+        let (contained, others): (Vec<_>, Vec<_>) = self.bundles.iter().partition(is_contained);
+        let tips = |bundles: &[&Received]| -> Vec<Oid> { bundles.iter().flat_map(|bundle| bundle.tips()).collect() };
+        let claim = connectivity::Claim {
+            contained: tips(&contained),
+            open: tips(&others),
+            is_connected: others.iter().all(|bundle| bundle.standing == Standing::Connected),
+            external: others
                 .iter()
-                .flat_map(|bundle| bundle.header.refs.iter().map(|tip| tip.oid))
-                .collect()
+                .flat_map(|bundle| bundle.external.iter().copied())
+                .collect(),
         };
-        let external: HashSet<_> = open.iter().flat_map(|bundle| bundle.external.iter().copied()).collect();
         let context = connectivity::Context {
             repository: self.repository,
             quarantine: &self.quarantine,
             limits: &self.limits,
         };
-        context.prove(&tips(&contained), &tips(&open), &external, local)
+        let proof = context.prove(&claim, local)?;
+        // Where git did not look through them somebody may have removed them meanwhile.
+        if self.vouched.iter().all(|id| self.stores.holds(id)) {
+            Ok(proof)
+        } else {
+            Err(ImportError::storage(quarantine::removed_meanwhile()))
+        }
     }
 }
 

@@ -144,9 +144,7 @@ impl Quarantine {
             let _there = there();
             self.move_all(&mut released, &mut moved).and_then(|found| {
                 let is_whole = found.loose >= proven.loose && found.indexes.is_superset(&proven.indexes);
-                is_whole.then_some(()).ok_or_else(|| {
-                    io::Error::other("objects were removed while they were taken in, as git prune --expire=now does")
-                })
+                is_whole.then_some(()).ok_or_else(removed_meanwhile)
             })
         };
         match result {
@@ -217,6 +215,11 @@ impl Quarantine {
         }
         Ok(count)
     }
+}
+
+/// What was in a quarantine is not there any more.
+pub(crate) fn removed_meanwhile() -> io::Error {
+    io::Error::other("objects were removed while they were taken in, as git prune --expire=now does")
 }
 
 /// Whether it is a directory of loose objects.

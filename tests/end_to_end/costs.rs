@@ -182,7 +182,7 @@ fn assert_ordinary_push(cost: &Cost, bundle: u64) {
 #[track_caller]
 fn assert_ordinary_fetch(cost: &Cost, bundle: u64) {
     assert_eq!(cost.requests.len(), 2, "{cost:#?}");
-    assert!((1..=3).contains(&cost.children.len()), "{cost:#?}");
+    assert_eq!(cost.children.len(), 2, "{cost:#?}");
     assert!(cost.wire <= bundle + BESIDE, "{bundle} {cost:#?}");
     // Who was sent what: behind the answer, which waits for no disk.
     assert_eq!(cost.hub.syncs, 1, "{cost:#?}");

@@ -22,6 +22,18 @@ pub(super) struct Context<'a> {
     pub(super) limits: &'a ImportLimits,
 }
 
+/// What is to be proven.
+pub(super) struct Claim {
+    /// Tips of packs that refer to nothing outside them.
+    pub(super) contained: Vec<Oid>,
+    /// Tips of others.
+    pub(super) open: Vec<Oid>,
+    /// Whether everything that those reach is there, if all is that `external` reach.
+    pub(super) is_connected: bool,
+    /// Their prerequisites among the repository's own objects.
+    pub(super) external: HashSet<Oid>,
+}
+
 /// What the check rested on.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
@@ -31,33 +43,31 @@ pub(super) struct Proof {
 }
 
 impl Context<'_> {
-    /// Proves the tips. `contained` come from packs that refer to nothing outside them, `open` from others, whose
-    /// prerequisites among the repository's own objects are `external`.
-    pub(super) fn prove(
-        &self,
-        contained: &[Oid],
-        open: &[Oid],
-        external: &HashSet<Oid>,
-        local: &[LocalRef],
-    ) -> Result<Proof, ImportError> {
+    /// Proves the tips.
+    pub(super) fn prove(&self, claim: &Claim, local: &[LocalRef]) -> Result<Proof, ImportError> {
+        let contained = &claim.contained;
         let whole = self.commits_in_quarantine(contained)?;
         let (complete, doubtful): (Vec<_>, Vec<_>) = contained.iter().copied().partition(|tip| whole.contains(tip));
-        let tips = [open, &doubtful].concat();
+        let tips = [claim.open.as_slice(), &doubtful].concat();
         if tips.is_empty() {
             return Ok(Proof::default());
         }
+        let external = &claim.external;
         let around = |command| self.quarantine.around(command);
+        let is_connected = claim.is_connected && doubtful.is_empty();
         let vouching = if doubtful.is_empty() {
             refs_naming(external, local)
         } else {
             None
         };
         match vouching {
+            Some(refs) if is_connected => Ok(Proof { refs }),
             Some(refs) => {
                 let known: Vec<_> = external.iter().copied().chain(complete).collect();
                 walk(self.repository, around, &tips, &known, false, self.limits)?;
                 Ok(Proof { refs })
             }
+            None if is_connected && external.is_empty() => Ok(Proof::default()),
             None => {
                 walk(self.repository, around, &tips, &complete, true, self.limits)?;
                 Ok(Proof::default())

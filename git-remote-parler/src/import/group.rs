@@ -1,9 +1,11 @@
 //! Small bundles that arrived one after the other and wait to be taken in together.
 
+use gix::ObjectId;
 use parler_protocol::Oid;
 
 use super::joined::JoinedPack;
 use super::stores::Stores;
+use super::vouching::vouches;
 use crate::pack::entries::PackFlaw;
 
 /// Bundles whose bytes have been checked, and whose objects git has not seen yet.
@@ -64,6 +66,18 @@ impl Group {
         let (oid, _) = message.strip_prefix("object ")?.split_once(':')?;
         let oid: Oid = oid.parse().ok()?;
         self.joined.member_with(oid.as_bytes())
+    }
+
+    /// Its objects, if they need no git to be judged. `tips` are those of its bundles, `prerequisites` what these find in
+    /// the repository.
+    pub(super) fn vouched(&self, tips: &[Oid], prerequisites: &[Oid], stores: &Stores) -> Option<Vec<ObjectId>> {
+        let ids = |oids: &[Oid]| -> Option<Vec<ObjectId>> {
+            let id = |oid: &Oid| ObjectId::try_from(oid.as_bytes()).ok();
+            oids.iter().map(id).collect()
+        };
+        let objects = self.joined.objects()?;
+        let prerequisites = ids(prerequisites)?.into_iter().collect();
+        vouches(&objects, &ids(tips)?, &prerequisites, stores).then(|| objects.into_keys().collect())
     }
 
     /// The pack that brings all of them.

@@ -50,6 +50,8 @@ pub(super) struct Pack {
     pub(super) largest_held: u64,
     /// Whether it should need nothing from outside.
     pub(super) is_whole: bool,
+    /// Whether each of its objects was found to be good before.
+    pub(super) is_vouched: bool,
 }
 
 /// A child at work.
@@ -186,7 +188,8 @@ fn spawn(
         Way::Unpack => repository
             .command(Side::Import, "unpack-objects")
             .setting(STREAMED_FILES)
-            .args(["-q", &format!("--strict={HISTORIC}")]),
+            .arg("-q")
+            .args((!pack.is_vouched).then(|| format!("--strict={HISTORIC}"))),
         Way::IndexThin | Way::IndexWhole => {
             let more = if way == Way::IndexThin {
                 "--fix-thin"

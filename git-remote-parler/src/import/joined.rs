@@ -124,6 +124,12 @@ impl JoinedPack {
         Some(self.placed.get(&id)?.member)
     }
 
+    /// Every object in it; none where some had to be forgotten.
+    pub(super) fn objects(&self) -> Option<HashMap<ObjectId, Arc<Object>>> {
+        let held = |(id, placed): (&ObjectId, &Placed)| Some((*id, Arc::clone(placed.object.as_ref()?)));
+        self.placed.iter().map(held).collect()
+    }
+
     /// Whether a delta in it builds on an object that is not in it.
     pub(super) fn is_thin(&self) -> bool {
         self.expected.iter().any(|id| !self.placed.contains_key(id))

@@ -68,6 +68,19 @@ impl Stores {
         stores.find_map(|store| store.try_header(id).ok().flatten().map(|header| header.size))
     }
 
+    /// Whether the object has come, or was here: git does not write again what is here.
+    pub(super) fn holds(&self, id: &oid) -> bool {
+        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
+        stores.any(|store| store.exists(id))
+    }
+
+    /// Whether a file's content of this name is here, or has come.
+    pub(super) fn is_blob(&self, id: &oid) -> bool {
+        let kind = |store: &Handle| store.try_header(id).ok().flatten().map(|header| header.kind);
+        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
+        stores.find_map(kind) == Some(gix::objs::Kind::Blob)
+    }
+
     /// The object, if it is found and there is room for it.
     pub(super) fn find(&self, id: &oid, budget: &mut Budget) -> Result<Option<Arc<Object>>, PackFlaw> {
         for store in std::iter::once(&self.quarantine).chain(&self.own) {

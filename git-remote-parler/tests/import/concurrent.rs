@@ -117,10 +117,10 @@ fn what_is_removed_between_its_proof_and_its_move_is_not_imported() {
         let from = sender.directory.to_str().unwrap();
         receiver.git(&["fetch", "-q", from, &format!("{base}:refs/heads/base")]);
         let before = receiver.git(&["count-objects", "-v"]);
-        // The walk is what proves.
+        // The walk is what proves; what is plain has been proven before git has it.
         let script = format!(
             "#!/bin/sh\n'{}' \"$@\"\ncode=$?\ncase \" $* \" in\n\
-             *' rev-list '*) rm -rf \"$GIT_OBJECT_DIRECTORY\"/pack/* \"$GIT_OBJECT_DIRECTORY\"/??;;\nesac\nexit $code\n",
+             *' unpack-objects '*|*' index-pack '*) rm -rf \"$GIT_OBJECT_DIRECTORY\"/pack/* \"$GIT_OBJECT_DIRECTORY\"/??;;\nesac\nexit $code\n",
             program().path().display()
         );
         let git = sandbox.git_by(GitProgram::at(sandbox.script("pruning-git", &script)));

@@ -151,7 +151,7 @@ fn a_few_commits_become_loose_objects_as_one_bundle_of_them_would() {
     let repository = open_counting(&sandbox, &receiver, "log");
     import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
     let children = sandbox.lines("log");
-    assert_eq!(children.len(), 3, "{children:#?}");
+    assert_eq!(children.len(), 2, "{children:#?}");
     assert!(children[0].contains(" unpack-objects "), "{children:#?}");
     assert_same_objects(&receiver, &sender);
 }

@@ -13,3 +13,4 @@ mod rejected;
 mod repository;
 mod sandbox;
 mod snapshot;
+mod vouching;

@@ -27,7 +27,7 @@ fn refused(receiver: &Repo, bytes: &[u8], what: &str) -> Vec<ImportError> {
     ways().map(refuse).into()
 }
 
-fn header(prerequisites: &[Oid], refs: &[(&str, &str)]) -> Vec<u8> {
+pub fn header(prerequisites: &[Oid], refs: &[(&str, &str)]) -> Vec<u8> {
     let mut text = String::from("# v2 git bundle\n");
     for oid in prerequisites {
         text.push_str(&format!("-{oid} \n"));
@@ -40,7 +40,7 @@ fn header(prerequisites: &[Oid], refs: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// A pack of exactly these objects.
-fn pack(sender: &Repo, oids: &[&str]) -> Vec<u8> {
+pub fn pack(sender: &Repo, oids: &[&str]) -> Vec<u8> {
     let mut command = sender
         .sandbox
         .command(&sender.directory, ["pack-objects", "--stdout", "-q"]);

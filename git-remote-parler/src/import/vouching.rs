@@ -1,0 +1,212 @@
+//! Whether the objects of small bundles need no git to be judged: each plain, and everything that the tips reach there.
+//! Says yes or nothing: what it cannot follow in few steps is for git to check, whatever it is.
+//!
+//! An ordinary commit differs from its parent in a few entries. So its trees are read beside those of its parents, and
+//! what stands there too is as complete as the parent is. A parent outside is a prerequisite; that it is complete is for
+//! the caller to prove, by a ref that names it. A change that is taken back is like a prerequisite, not like its parent.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use gix::ObjectId;
+use gix::hash::oid;
+use gix::objs::{CommitRefIter, Kind};
+
+use super::plain::{self, Entry, EntryKind, NameKind};
+use super::stores::Stores;
+use crate::pack::entries::Budget;
+use crate::pack::resolve::Object;
+
+/// How much of commits and trees outside may be held in memory.
+const HELD_BYTES: u64 = 16 << 20; // 16 MiB
+/// How many bytes of trees may be read in all, each time that one is read.
+const READ_BYTES: u64 = 64 << 20; // 64 MiB
+/// How many trees another may be compared with.
+const MOST_BESIDE: usize = 8;
+/// How deep a tree may lie in others.
+const MOST_DEPTH: usize = 64;
+
+/// Objects that came together, by their names.
+pub(super) type Objects = HashMap<ObjectId, Arc<Object>>;
+
+/// Whether all of the objects are plain, the tips are commits among them, and everything that these reach is among them,
+/// or in the repository, as long as the prerequisites are complete there. False says nothing.
+pub(super) fn vouches(
+    objects: &Objects,
+    tips: &[ObjectId],
+    prerequisites: &HashSet<ObjectId>,
+    stores: &Stores,
+) -> bool {
+    let mut walk = Walk {
+        objects,
+        prerequisites,
+        stores,
+        outside: HashMap::new(),
+        seen: HashSet::new(),
+        held: Budget::of(HELD_BYTES),
+        read: Budget::of(READ_BYTES),
+    };
+    // What no tip reaches has not been looked at.
+    walk.commits(tips).is_some() && walk.seen.len() == objects.len()
+}
+
+struct Walk<'w> {
+    objects: &'w Objects,
+    prerequisites: &'w HashSet<ObjectId>,
+    stores: &'w Stores,
+    /// What was read of the repository.
+    outside: Objects,
+    /// Those of the objects that were looked at.
+    seen: HashSet<ObjectId>,
+    held: Budget,
+    read: Budget,
+}
+
+/// A tree that came, where it lies, and what its parents have there.
+struct Waiting {
+    tree: ObjectId,
+    depth: usize,
+    beside: Vec<ObjectId>,
+}
+
+impl Walk<'_> {
+    fn commits(&mut self, tips: &[ObjectId]) -> Option<()> {
+        let prerequisites: Vec<ObjectId> = self.prerequisites.iter().copied().take(MOST_BESIDE).collect();
+        let bases = prerequisites
+            .iter()
+            .map(|id| self.tree_outside(id))
+            .collect::<Option<Vec<_>>>()?;
+        let mut waiting = tips.to_vec();
+        while let Some(id) = waiting.pop() {
+            if !self.seen.insert(id) {
+                continue;
+            }
+            let commit = self.commit(&id)?;
+            let mut beside = Vec::new();
+            for parent in &commit.parents {
+                if self.objects.contains_key(parent) {
+                    beside.push(self.commit(parent)?.tree);
+                    waiting.push(*parent);
+                } else if self.prerequisites.contains(parent) {
+                    beside.push(self.tree_outside(parent)?);
+                } else {
+                    return None;
+                }
+            }
+            beside.extend_from_slice(&bases);
+            // In their order, since a parent is most alike.
+            let mut seen = HashSet::new();
+            beside.retain(|tree| seen.insert(*tree));
+            beside.truncate(MOST_BESIDE);
+            self.trees(Waiting {
+                tree: commit.tree,
+                depth: 0,
+                beside,
+            })?;
+        }
+        Some(())
+    }
+
+    /// A commit that came.
+    fn commit(&mut self, id: &oid) -> Option<plain::PlainCommit> {
+        let object = self.objects.get(id).filter(|object| object.kind == Kind::Commit)?;
+        self.read.take(object.content.len() as u64).ok()?;
+        plain::commit(&object.content, id.kind())
+    }
+
+    /// The tree of a commit in the repository.
+    fn tree_outside(&mut self, commit: &oid) -> Option<ObjectId> {
+        let base = self.outside(commit)?;
+        CommitRefIter::from_bytes(&base.content, commit.kind()).tree_id().ok()
+    }
+
+    fn trees(&mut self, root: Waiting) -> Option<()> {
+        let mut waiting = vec![root];
+        while let Some(Waiting { tree, depth, beside }) = waiting.pop() {
+            if beside.contains(&tree) {
+                continue;
+            }
+            // One that is neither beside nor among the objects may be anywhere in the repository, or nowhere.
+            let object = self.objects.get(&tree).filter(|object| object.kind == Kind::Tree)?;
+            if !self.seen.insert(tree) {
+                continue;
+            }
+            if depth == MOST_DEPTH {
+                return None;
+            }
+            let object = Arc::clone(object);
+            self.read.take(object.content.len() as u64).ok()?;
+            let entries = plain::entries(&object.content, tree.kind())?;
+            if !plain::is_in_order(&entries) {
+                return None;
+            }
+            let theirs = beside.iter().map(|id| self.tree(id)).collect::<Option<Vec<_>>>()?;
+            let theirs = theirs
+                .iter()
+                .map(|object| by_name(object))
+                .collect::<Option<Vec<_>>>()?;
+            for entry in &entries {
+                let theirs = || theirs.iter().filter_map(|names| names.get(entry.name));
+                if theirs().any(|other| other.kind == entry.kind && other.oid == entry.oid) {
+                    if plain::name_kind(entry) == NameKind::Odd {
+                        return None;
+                    }
+                    continue;
+                }
+                if plain::name_kind(entry) != NameKind::Plain {
+                    return None;
+                }
+                match entry.kind {
+                    EntryKind::Submodule => {}
+                    EntryKind::Tree => waiting.push(Waiting {
+                        tree: entry.oid.to_owned(),
+                        depth: depth + 1,
+                        beside: theirs()
+                            .filter(|other| other.kind == EntryKind::Tree)
+                            .map(|other| other.oid.to_owned())
+                            .collect(),
+                    }),
+                    EntryKind::File | EntryKind::Link => self.blob(entry)?,
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn blob(&mut self, entry: &Entry<'_>) -> Option<()> {
+        let Some(object) = self.objects.get(entry.oid) else {
+            // Such as that of a file that was moved. git too asks only whether it is there.
+            return self.stores.is_blob(entry.oid).then_some(());
+        };
+        let is_plain =
+            object.kind == Kind::Blob && (entry.kind != EntryKind::Link || plain::is_plain_target(&object.content));
+        self.seen.insert(object.id);
+        is_plain.then_some(())
+    }
+
+    /// A tree of a parent.
+    fn tree(&mut self, id: &oid) -> Option<Arc<Object>> {
+        let object = match self.objects.get(id) {
+            Some(object) => Arc::clone(object),
+            None => self.outside(id)?,
+        };
+        self.read.take(object.content.len() as u64).ok()?;
+        (object.kind == Kind::Tree).then_some(object)
+    }
+
+    /// An object of the repository.
+    fn outside(&mut self, id: &oid) -> Option<Arc<Object>> {
+        if let Some(object) = self.outside.get(id) {
+            return Some(Arc::clone(object));
+        }
+        let object = self.stores.find(id, &mut self.held).ok()??;
+        self.outside.insert(object.id, Arc::clone(&object));
+        Some(object)
+    }
+}
+
+/// What a tree of a parent has. It need not be plain, only readable.
+fn by_name(object: &Object) -> Option<HashMap<&[u8], Entry<'_>>> {
+    let entries = plain::entries(&object.content, object.id.kind())?;
+    Some(entries.into_iter().map(|entry| (entry.name, entry)).collect())
+}
