@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::log_entry::LogEntry;
 use crate::output::{BANNER, styled};
 use crate::text::{self, Extent};
+use crate::time::end_of;
 use crate::view::{field, more, ref_change, verbatim, work_words};
 use crate::{risks, screen};
 
@@ -21,6 +22,8 @@ use crate::{risks, screen};
 pub(crate) struct Banner<'a> {
     pub(crate) message: &'a Message,
     pub(crate) handoff: &'a HandoffPart,
+    /// When the message was read, milliseconds since 1970.
+    pub(crate) read_at: i64,
     /// The bundle, when the handoff names one and the room holds it.
     pub(crate) bundle: Option<BundleView>,
     /// What of the bundle is dangerous to check out, where it has been imported.
@@ -37,15 +40,15 @@ pub(crate) fn banners<'e>(
     entries: impl Iterator<Item = &'e LogEntry>,
 ) -> Result<Vec<Banner<'e>>> {
     let handoffs: Vec<_> = entries
-        .filter_map(|entry| entry.handoff_to(client.identity()))
+        .filter_map(|entry| Some((entry.handoff_to(client.identity())?, entry.read_at)))
         .collect();
     // The refs and bundles of the room are asked for only where a handoff needs them.
-    let needed = handoffs.iter().any(|(_, handoff)| handoff.bundle.is_some());
+    let needed = handoffs.iter().any(|((_, handoff), _)| handoff.bundle.is_some());
     let room = match needed {
         true => Some(Room::read(client, room, &context.room_cache())?),
         false => None,
     };
-    let banner = |(message, handoff): (&'e Message, &'e HandoffPart)| {
+    let banner = |((message, handoff), read_at): ((&'e Message, &'e HandoffPart), i64)| {
         let own = message.parts.iter().find_map(|part| match part {
             Part::Bundle(bundle) if Some(bundle.blob) == handoff.bundle => Some(bundle),
             _ => None,
@@ -61,6 +64,7 @@ pub(crate) fn banners<'e>(
         Banner {
             message,
             handoff,
+            read_at,
             bundle: part.map(|part| BundleView::of(part, context.repository_if_any())),
             risks: part.and_then(|part| risks::of_bundle(part, context.repository_if_any())),
             apply: named.map(|id| format!("{id}{}", context.room_option())),
@@ -82,11 +86,17 @@ struct BannerJson<'a> {
     risks: Option<&'a RiskReport>,
     work: Option<&'a Work>,
     revises: Option<Seq>,
+    /// Until when it leads, milliseconds since 1970.
+    expires_at: Option<i64>,
     /// The command that imports the bundle.
     apply: Option<String>,
 }
 
 impl Banner<'_> {
+    fn until(&self) -> Option<i64> {
+        end_of(self.message, self.handoff.ttl_secs)
+    }
+
     /// The banner's lines.
     pub(crate) fn render(&self, extent: Extent) -> String {
         let from = text::name_and_role(&self.message.from.name, self.message.from.role.as_deref());
@@ -107,6 +117,9 @@ impl Banner<'_> {
         }
         if let Some(revised) = self.handoff.revises {
             out.push_str(&field("revises", &format!("message {revised}")));
+        }
+        if let Some(until) = self.until() {
+            out.push_str(&field("until", &text::local_time(until)));
         }
         match (&self.bundle, &self.handoff.bundle) {
             (Some(bundle), _) => out.push_str(&field("bundle", &bundle.line())),
@@ -139,6 +152,7 @@ impl Banner<'_> {
             risks: self.risks.as_ref(),
             work: self.handoff.work.as_ref(),
             revises: self.handoff.revises,
+            expires_at: self.until(),
             apply: self.apply_command(),
         })
     }
@@ -184,6 +198,7 @@ mod tests {
         let banner = Banner {
             message,
             handoff,
+            read_at: 0,
             bundle: Some(bundle),
             risks: None,
             apply: Some(id.clone()),
@@ -215,6 +230,7 @@ HANDOFF TO YOU from alice (planner) · message 42 · signature valid
         let banner = Banner {
             message,
             handoff,
+            read_at: 0,
             bundle: None,
             risks: None,
             apply: None,

@@ -13,7 +13,7 @@ use crate::handoffs::{Handoff, Ledger};
 use crate::log_entry::LogEntry;
 use crate::screen;
 use crate::text::{self, Extent};
-use crate::view::{render, render_parts};
+use crate::view::{When, render, render_parts};
 
 /// Up to here a backlog is shown whole.
 const MOST_LINES: usize = 150;
@@ -276,7 +276,15 @@ fn block(banner: &Banner<'_>, repository: Option<&Repository>) -> String {
     let mut out = banner.render(Extent::Beginning);
     let mut cut = false;
     let others = banner.message.parts.iter().filter(|part| !is_told_by(banner, part));
-    out.push_str(&render_parts(others, &[], repository, Extent::Beginning, &mut cut));
+    let when = When::Said(banner.message, banner.read_at);
+    out.push_str(&render_parts(
+        others,
+        &[],
+        repository,
+        when,
+        Extent::Beginning,
+        &mut cut,
+    ));
     if cut {
         out.push_str(&crate::view::more(banner.message));
     }
@@ -357,6 +365,7 @@ mod tests {
             Banner {
                 message,
                 handoff,
+                read_at: 0,
                 bundle: None,
                 risks: None,
                 apply: None,
@@ -389,6 +398,7 @@ mod tests {
         let banner = Banner {
             message,
             handoff,
+            read_at: 0,
             bundle: Some(BundleView::of(&bundle(), None)),
             risks: None,
             apply: None,

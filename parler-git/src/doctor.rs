@@ -8,6 +8,7 @@ use std::sync::Arc;
 use git_remote_parler::git::{Git, GitError, Side};
 use jiff::Timestamp;
 use parler_client::{Client, ClientOptions, Deadlines, HubAddress, Identity, NoSessionCache, ReadFrom};
+use parler_protocol::limits::MAX_CLOCK_SKEW;
 use parler_protocol::{AccessToken, AgentKey, RoomName};
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
@@ -27,8 +28,6 @@ use crate::text;
 
 /// The oldest git that has all that is used, and is tested with.
 const OLDEST_GIT: (u32, u32) = (2, 39);
-/// How far two clocks may be apart: signatures and invites have times.
-const MAX_SKEW_SECONDS: i64 = 60;
 /// How long a hub is waited for.
 const DEADLINES: Deadlines = Deadlines {
     connect: std::time::Duration::from_secs(5),
@@ -430,7 +429,7 @@ fn clock(date: &str) -> Option<Check> {
     let theirs = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
     let skew = Timestamp::now().as_second() - theirs.as_second();
     Some(match skew.abs() {
-        0..=MAX_SKEW_SECONDS => Check::fine("clock", "agrees with the hub's"),
+        seconds if seconds.unsigned_abs() <= MAX_CLOCK_SKEW.as_secs() => Check::fine("clock", "agrees with the hub's"),
         seconds => {
             let way = if skew > 0 { "ahead of" } else { "behind" };
             Check::new("clock", Status::Warning, format!("{seconds} s {way} the hub's"))

@@ -13,6 +13,7 @@ use parler_protocol::{
 pub(crate) use handoff::{Handoff, Receipt};
 
 use crate::log_entry::LogEntry;
+use crate::time::{end_of, is_over};
 
 /// The handoffs of a room, or of a piece of its log.
 #[derive(Debug, Default)]
@@ -55,7 +56,14 @@ impl Ledger {
                 self.receive(message, part, leads, entry.is_role_anothers);
             }
         }
-        self.hand_over(message, leads);
+        self.hand_over(message, leads, entry.read_at);
+    }
+
+    /// It is this moment by now, milliseconds since 1970: what was to hold for a time may hold no longer.
+    pub(crate) fn set_time(&mut self, now: i64) {
+        for handoff in self.handoffs.values_mut() {
+            handoff.is_over = is_over(handoff.until, now);
+        }
     }
 
     fn receive(&mut self, message: &Message, part: &TaskPart, leads: bool, is_role_anothers: bool) {
@@ -84,7 +92,7 @@ impl Ledger {
         });
     }
 
-    fn hand_over(&mut self, message: &Message, leads: bool) {
+    fn hand_over(&mut self, message: &Message, leads: bool, now: i64) {
         let parts: Vec<&HandoffPart> = message
             .parts
             .iter()
@@ -116,6 +124,9 @@ impl Ledger {
                 self.supersede(before, seq, &author);
             }
         }
+        // As long as any of them leads.
+        let ttls: Option<Vec<_>> = parts.iter().map(|part| part.ttl_secs).collect();
+        let until = end_of(message, ttls.and_then(|ttls| ttls.into_iter().max()));
         let handoff = Handoff {
             seq,
             id: message.id,
@@ -125,6 +136,8 @@ impl Ledger {
             leads,
             receipts: Vec::new(),
             superseded_by: None,
+            until,
+            is_over: is_over(until, now),
             to: parts.iter().map(|part| part.to.clone()).collect(),
         };
         self.numbers.insert(message.id, seq);
@@ -433,6 +446,42 @@ mod tests {
         assert_eq!(ledger.newest(alices), alices);
         assert_eq!(ledger.newest(itself), itself);
         assert_eq!((ledger.earlier(bobs), ledger.earlier(odd)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_nobody_took_in_time_is_expired_and_what_somebody_took_goes_on() {
+        const SAID: i64 = 1_796_000_000_000;
+        let mut room = Room::new();
+        let hand_over = |room: &mut Room| {
+            let part = HandoffPart {
+                next: "look".into(),
+                to: Some("reviewer".into()),
+                ttl_secs: std::num::NonZeroU32::new(60),
+                ..HandoffPart::default()
+            };
+            room.post("alice", vec![part.into()])
+        };
+        let (one, two) = (hand_over(&mut room), hand_over(&mut room));
+        room.answer("bob", one, Accepted);
+        for entry in &mut room.log {
+            entry.read_at = SAID;
+        }
+        let mut ledger = room.ledger();
+        let words = |ledger: &Ledger| [one, two].map(|seq| ledger.handoff(seq).unwrap().state().word());
+        let leads = |ledger: &Ledger| [one, two].map(|seq| ledger.handoff(seq).unwrap().awaits(&room.carol));
+        assert_eq!((words(&ledger), leads(&ledger)), (["accepted", "open"], [false, true]));
+        ledger.set_time(SAID + 60_000);
+        assert_eq!(
+            (words(&ledger), leads(&ledger)),
+            (["accepted", "expired"], [false, false])
+        );
+        assert_eq!(ledger.open().map(|handoff| handoff.seq).collect::<Vec<_>>(), [one]);
+        assert!(ledger.handoff(one).unwrap().is_open_for(&room.bob));
+        assert!(!ledger.handoff(two).unwrap().is_open_for(&room.bob));
+        // Who comes too late may say so all the same.
+        room.answer("carol", two, Done);
+        room.log.iter_mut().for_each(|entry| entry.read_at = SAID + 3_600_000);
+        assert_eq!(words(&room.ledger()), ["accepted", "done"]);
     }
 
     #[test]

@@ -136,6 +136,9 @@ impl<'a> Ladder<'a> {
             out.push_str(&row("work", &work_words(work)));
         }
         out.push_str(&row("stored", &text::local_time(handoff.ts)));
+        if let Some(until) = handoff.until {
+            out.push_str(&row("until", &text::local_time(until)));
+        }
         if self.facts.is_some() {
             let named = |is: fn(&Reader) -> bool| -> Vec<String> {
                 let those = self.addressees().filter(|reader| is(reader));
@@ -256,6 +259,7 @@ pub(crate) fn summary_json(handoff: &Handoff) -> Value {
         "work": part.work,
         "revises": part.revises,
         "storedAt": handoff.ts,
+        "expiresAt": handoff.until,
         "state": handoff.state().word(),
         "by": handoff.holder().map(|held| from(&held.from)),
     })

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::names::Standing;
+use crate::time::{end_of, is_over, now_ms};
 
 /// What is said of a message whose content the hub gave up.
 pub(crate) const NO_LONGER_KEPT: &str = "no longer kept by the hub";
@@ -33,6 +34,8 @@ pub(crate) struct LogEntry {
     pub(crate) answered: Vec<Answered>,
     /// Where it was said before, as far as that was looked at.
     pub(crate) said_before: Option<SaidBefore>,
+    /// When it was read, milliseconds since 1970: what it says for a time is judged by that.
+    pub(crate) read_at: i64,
 }
 
 /// What is known of an earlier place of a message: a hub can tell one again, and its signature holds there, too.
@@ -102,6 +105,7 @@ impl LogEntry {
                 is_role_anothers: false,
                 answered: Vec::new(),
                 said_before: None,
+                read_at: now_ms(),
             },
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -119,6 +123,7 @@ impl LogEntry {
                     is_role_anothers: false,
                     answered: Vec::new(),
                     said_before: None,
+                    read_at: now_ms(),
                 }
             }
         }
@@ -179,10 +184,21 @@ impl LogEntry {
         }
     }
 
-    /// The handoff in it, if it is one that this agent should be led by: signed and bound to this room, by somebody
-    /// else whose name it is, for this agent's name or role or for anybody, and as far as that was looked at not said
-    /// before.
+    /// The handoff in it, if it is one that this agent should be led by: one that is made to it, and whose time was not over
+    /// when it was read.
     pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
+        self.made_to(me)
+            .filter(|(message, handoff)| !is_over(end_of(message, handoff.ttl_secs), self.read_at))
+    }
+
+    /// Whether the handoff in it is made to this agent, and its time was over when it was read.
+    pub(crate) fn comes_too_late_for(&self, me: &Identity) -> bool {
+        self.made_to(me).is_some() && self.handoff_to(me).is_none()
+    }
+
+    /// The handoff in it that is made to this agent: signed and bound to this room, by somebody else whose name it is, for this
+    /// agent's name or role or for anybody, and as far as that was looked at not said before.
+    fn made_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
         let called = |who: &str| me.name.is_called(who) || me.role.as_ref().is_some_and(|role| role.is_called(who));
         let message = self.unverified().filter(|message| message.from.id != me.key.id())?;
         if self.said_before.is_some() {
@@ -371,6 +387,24 @@ pub(crate) mod tests {
         // Never its own author, whatever it is called.
         assert!(!leads(None, &alice));
         assert!(!leads(Some("planner"), &alice));
+    }
+
+    #[test]
+    fn a_handoff_leads_until_its_time_is_over() {
+        let (alice, bob) = (identity(1, "alice", None), identity(2, "bob", None));
+        let ttl_secs = std::num::NonZeroU32::new(60);
+        let handoff = HandoffPart {
+            next: "look".into(),
+            ttl_secs,
+            ..HandoffPart::default()
+        };
+        let mut read = entry(&alice, 5, vec![handoff.into()], |_| ());
+        for (seconds, leads) in [(-3600, true), (59, true), (60, false), (3600, false)] {
+            read.read_at = 1_796_000_000_000 + seconds * 1000;
+            assert_eq!(read.handoff_to(&bob).is_some(), leads, "{seconds}");
+            assert_eq!(read.comes_too_late_for(&bob), !leads, "{seconds}");
+            assert!(!read.comes_too_late_for(&alice));
+        }
     }
 
     #[test]

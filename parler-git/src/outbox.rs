@@ -21,6 +21,7 @@ use crate::hubs::HubChoice;
 use crate::posting::{Place, post_draft};
 use crate::room_labels;
 use crate::sessions::SessionFile;
+use crate::time::now_ms;
 
 /// Largest draft that is kept.
 const MAX_DRAFT_BYTES: usize = 900 << 10; // 900 KiB: as the message is at most, with room for what belongs to a file
@@ -63,7 +64,7 @@ impl Queued {
             reply_to: draft.reply_to,
             key: key.map(str::to_owned),
             hub: None,
-            at: jiff::Timestamp::now().as_millisecond(),
+            at: now_ms(),
             refused: None,
         }
     }

@@ -2,6 +2,7 @@
 //! became of it.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 
 use git_remote_parler::git::was_ended;
 use git_remote_parler::pins::Pin;
@@ -180,6 +181,8 @@ pub(crate) struct Instruction {
     pub(crate) summary: Option<String>,
     pub(crate) to: Option<String>,
     pub(crate) revises: Option<Seq>,
+    /// For how long it leads.
+    pub(crate) ttl_secs: Option<NonZeroU32>,
 }
 
 impl Instruction {
@@ -202,6 +205,7 @@ impl Instruction {
             summary: summary.transpose()?,
             to,
             revises,
+            ttl_secs: None,
         })
     }
 
@@ -213,6 +217,7 @@ impl Instruction {
             to: self.to.clone(),
             bundle,
             revises: self.revises,
+            ttl_secs: self.ttl_secs,
             ..HandoffPart::default()
         }
     }

@@ -7,9 +7,11 @@ use crate::output::{HEADER, WARNING, styled};
 use crate::text::{self, Extent};
 use crate::view::{SHORT_OID_DIGITS, field, verbatim};
 
-/// The lines of a review. In a list of messages the findings are counted, and `cut` remembers that there are some.
-pub(crate) fn render(review: &ReviewPart, extent: Extent, cut: &mut bool) -> String {
-    let mut out = field("review", &headline(review));
+/// The lines of a review; `end` says until when it holds, where that has an end. In a list of messages the findings are counted,
+/// and `cut` remembers that there are some.
+pub(crate) fn render(review: &ReviewPart, end: Option<&str>, extent: Extent, cut: &mut bool) -> String {
+    let end = end.map(|end| format!(" · {end}")).unwrap_or_default();
+    let mut out = field("review", &format!("{}{end}", headline(review)));
     if let Some(summary) = &review.summary {
         out.push_str(&field("summary", &text::continued(extent.of(summary.as_str(), cut))));
     }
@@ -136,6 +138,7 @@ mod tests {
                 found(None, (0, 0), Severity::Note, None, "by the way"),
             ],
             omitted: 4,
+            ttl_secs: None,
         }
     }
 
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn all_of_it_is_shown_to_who_asks_and_nothing_imitates_us() {
         let mut cut = false;
-        let shown = plain(&render(&review(), Extent::Whole, &mut cut));
+        let shown = plain(&render(&review(), None, Extent::Whole, &mut cut));
         let expected = "  review:  failure · \"tests / linux\" · commit 0123456789 of git.example/shop · 1 error, 1 warning, 1 note, 4 more
   summary: two
 │   review: success
@@ -164,18 +167,23 @@ mod tests {
     #[test]
     fn a_list_counts_what_was_found() {
         let mut cut = false;
-        let shown = plain(&render(&review(), Extent::Beginning, &mut cut));
+        let shown = plain(&render(&review(), None, Extent::Beginning, &mut cut));
         assert_eq!(shown.lines().count(), 4, "{shown}");
         assert!(cut, "there is more to show");
         let mut nothing = review();
         (nothing.findings, nothing.omitted, nothing.summary, nothing.url) = (Vec::new(), 0, None, None);
         nothing.status = CommitStatus::Success;
         let mut cut = false;
-        let shown = plain(&render(&nothing, Extent::Beginning, &mut cut));
+        let shown = plain(&render(
+            &nothing,
+            Some("expired yesterday"),
+            Extent::Beginning,
+            &mut cut,
+        ));
         assert_eq!(
             (shown.as_str(), cut),
             (
-                "  review:  success · \"tests / linux\" · commit 0123456789 of git.example/shop\n",
+                "  review:  success · \"tests / linux\" · commit 0123456789 of git.example/shop · expired yesterday\n",
                 false
             )
         );

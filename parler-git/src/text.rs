@@ -1,6 +1,8 @@
 //! Text that others wrote, made safe to show. Every path to a terminal goes through here: names, messages, ref names,
 //! commit subjects, and what a hub or git says. Nothing here decides what is shown, only how.
 
+use std::num::NonZeroU32;
+
 use parler_protocol::api::TokenGrant;
 use parler_protocol::is_hidden;
 
@@ -169,6 +171,20 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {}", units[unit])
 }
 
+/// A span of time as it is said to options, in the largest unit that it is a whole number of: `24h` is `1d`.
+pub(crate) fn span(seconds: NonZeroU32) -> String {
+    let units = [(24 * 3600, "d"), (3600, "h"), (60, "m")];
+    let whole = units.into_iter().find(|(unit, _)| seconds.get().is_multiple_of(*unit));
+    let (unit, letter) = whole.unwrap_or((1, "s"));
+    format!("{}{letter}", seconds.get() / unit)
+}
+
+/// The end of what holds for a time: `until 2026-11-30 05:00:00`, or `expired 2026-11-30 05:00:00` once that has come.
+pub(crate) fn end(until: i64, now: i64) -> String {
+    let word = if until <= now { "expired" } else { "until" };
+    format!("{word} {}", local_time(until))
+}
+
 /// A moment in milliseconds since 1970 as local time to the second; the number itself where it is no time.
 pub(crate) fn local_time(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
@@ -195,6 +211,20 @@ pub(crate) fn grants(rooms: &[TokenGrant]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_whole_numbers_of_their_unit() {
+        for (seconds, shown) in [
+            (1, "1s"),
+            (90, "90s"),
+            (60, "1m"),
+            (3600, "1h"),
+            (5400, "90m"),
+            (86_400, "1d"),
+        ] {
+            assert_eq!(span(NonZeroU32::new(seconds).unwrap()), shown);
+        }
+    }
 
     #[test]
     fn what_could_deceive_a_reader_is_written_out() {

@@ -1,6 +1,10 @@
-//! Spans of time as people write them.
+//! Spans of time as people write them, and the moment it is.
 
-use std::time::Duration;
+use std::num::NonZeroU32;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parler_protocol::Message;
+use parler_protocol::limits::MAX_WORD_TTL;
 
 use crate::error::{Error, Result};
 
@@ -31,6 +35,34 @@ pub(crate) fn parse_ttl(option: &str, text: &str, longest: Duration) -> Result<u
         )));
     }
     Ok(ttl)
+}
+
+/// For how long what is posted holds, as `--ttl` says it.
+pub(crate) fn parse_word_ttl(text: &str) -> Result<NonZeroU32> {
+    let seconds = parse_ttl("--ttl", text, MAX_WORD_TTL)?;
+    let seconds = u32::try_from(seconds).ok().and_then(NonZeroU32::new);
+    seconds.ok_or_else(|| Error::usage(format_args!("--ttl '{text}' is not a time")))
+}
+
+/// Milliseconds since 1970 by this machine's clock.
+pub(crate) fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How long it is until this moment, milliseconds since 1970; nothing once it has come.
+pub(crate) fn left_until(moment: i64) -> Duration {
+    Duration::from_millis(moment.saturating_sub(now_ms()).max(0).unsigned_abs())
+}
+
+/// Until when something that a message says holds, if that has an end, milliseconds since 1970.
+pub(crate) fn end_of(message: &Message, ttl_secs: Option<NonZeroU32>) -> Option<i64> {
+    ttl_secs.map(|ttl_secs| message.until(ttl_secs))
+}
+
+/// Whether that end has come.
+pub(crate) fn is_over(end: Option<i64>, now: i64) -> bool {
+    end.is_some_and(|end| end <= now)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parler_client::{Asked, Identity, Witness};
 use parler_protocol::{ChainHash, Claim, Head, History, HubId, Message, RoomName, Seq, Stranger};
@@ -16,6 +15,7 @@ use crate::log_entry::LogEntry;
 use crate::names::Names;
 use crate::state_file::{Durability, Kept, StateFile};
 use crate::text;
+use crate::time::now_ms;
 use crate::view::short_key;
 
 /// How the names of the two files of a room end.
@@ -439,9 +439,4 @@ impl Witness for Trust {
             ))
         })
     }
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

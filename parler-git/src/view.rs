@@ -1,6 +1,8 @@
 //! A message of the log as people read it. Shows what is there, marks what its signature says, and folds what is not
 //! to be believed to one line.
 
+use std::num::NonZeroU32;
+
 use git_remote_parler::repository::Repository;
 use parler_protocol::{AgentId, Message, Part, RefUpdate, TaskPart, Verdict, Work};
 
@@ -70,10 +72,12 @@ fn render_message(
         out.push_str(&styled(WARNING, &field("warning", &said_before(before))));
     }
     let mut cut = false;
+    let when = When::Said(message, entry.read_at);
     out.push_str(&render_parts(
         &message.parts,
         &entry.answered,
         repository,
+        when,
         extent,
         &mut cut,
     ));
@@ -83,10 +87,30 @@ fn render_message(
     out
 }
 
+/// When a message was said, and when it is looked at: what it says may hold for a time.
+#[derive(Clone, Copy)]
+pub(crate) enum When<'m> {
+    /// This message, read at this moment (milliseconds since 1970).
+    Said(&'m Message, i64),
+    /// It has not been said yet.
+    NotYet,
+}
+
+impl When<'_> {
+    /// The end of what holds for so many seconds, in words.
+    fn end(self, ttl_secs: Option<NonZeroU32>) -> Option<String> {
+        let ttl_secs = ttl_secs?;
+        Some(match self {
+            Self::Said(message, now) => text::end(message.until(ttl_secs), now),
+            Self::NotYet => format!("for {}", text::span(ttl_secs)),
+        })
+    }
+}
+
 /// The lines of parts that were not sent yet.
 pub(crate) fn own_parts(parts: &[Part], extent: Extent) -> String {
     let mut cut = false;
-    let lines = render_parts(parts, &[], None, extent, &mut cut);
+    let lines = render_parts(parts, &[], None, When::NotYet, extent, &mut cut);
     format!("{lines}{}", if cut { field("more", "..") } else { String::new() })
 }
 
@@ -96,6 +120,7 @@ pub(crate) fn render_parts<'p>(
     parts: impl IntoIterator<Item = &'p Part>,
     answered: &[Answered],
     repository: Option<&Repository>,
+    when: When<'_>,
     extent: Extent,
     cut: &mut bool,
 ) -> String {
@@ -105,7 +130,11 @@ pub(crate) fn render_parts<'p>(
             Part::Text(part) => out.push_str(&text::quoted(extent.of(&part.text, cut))),
             Part::Handoff(part) => {
                 let to = part.to.as_deref().map_or_else(|| "anybody".to_owned(), text::name);
-                out.push_str(&field("handoff", &format!("to {to}")));
+                let end = when
+                    .end(part.ttl_secs)
+                    .map(|end| format!(" · {end}"))
+                    .unwrap_or_default();
+                out.push_str(&field("handoff", &format!("to {to}{end}")));
                 out.push_str(&field("next", &text::continued(extent.of(&part.next, cut))));
                 if let Some(summary) = &part.summary {
                     out.push_str(&field("summary", &text::continued(extent.of(summary, cut))));
@@ -171,7 +200,10 @@ pub(crate) fn render_parts<'p>(
                 let words = format!("{}{of}{result}{note}", part.status.as_str());
                 out.push_str(&field("task", &words));
             }
-            Part::Review(part) => out.push_str(&review_view::render(part, extent, cut)),
+            Part::Review(part) => {
+                let end = when.end(part.ttl_secs);
+                out.push_str(&review_view::render(part, end.as_deref(), extent, cut));
+            }
             Part::Dispatch(part) => {
                 out.push_str(&field("job", &format!("for service {}", text::name(&part.role))));
                 if let Some(words) = cause_words(part) {

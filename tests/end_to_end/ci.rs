@@ -12,16 +12,16 @@ use super::tokens::{hub_and_owner, hub_messages, job, token};
 use super::{hub_server, world};
 
 /// A hub with a room, its owner, a repository with an address, and a token.
-struct Stage<'w> {
+pub(super) struct Stage<'w> {
     world: &'w World,
-    hub: HubProcess,
-    alice: Agent<'w>,
-    origin: Repository<'w>,
-    token: String,
+    pub(super) hub: HubProcess,
+    pub(super) alice: Agent<'w>,
+    pub(super) origin: Repository<'w>,
+    pub(super) token: String,
 }
 
 impl<'w> Stage<'w> {
-    fn set(world: &'w World) -> Self {
+    pub(super) fn set(world: &'w World) -> Self {
         let (hub, alice) = hub_and_owner(world);
         let token = token(&alice, "nightly", "post,read");
         Self {
@@ -34,7 +34,7 @@ impl<'w> Stage<'w> {
     }
 
     /// What a job's checkout step leaves: its commit and nothing before it, on no branch.
-    fn checkout(&self, name: &str) -> Repository<'w> {
+    pub(super) fn checkout(&self, name: &str) -> Repository<'w> {
         let url = format!("file://{}", self.origin.path().display());
         let checkout = self.world.clone_with(url, name, "--depth=1");
         checkout
@@ -45,7 +45,7 @@ impl<'w> Stage<'w> {
     }
 
     /// A job that a CI system runs in this checkout, as its attempt of this number.
-    fn job(&self, checkout: &Repository<'_>, attempt: u32) -> Agent<'w> {
+    pub(super) fn job(&self, checkout: &Repository<'_>, attempt: u32) -> Agent<'w> {
         job(self.world, &self.hub.url(), &self.token)
             .at(checkout)
             .with("GITHUB_ACTIONS", "true")
@@ -59,7 +59,7 @@ impl<'w> Stage<'w> {
     }
 
     /// A member with a clone and a home of its own.
-    fn member(&self, name: &str, role: &str) -> (Agent<'w>, Repository<'w>) {
+    pub(super) fn member(&self, name: &str, role: &str) -> (Agent<'w>, Repository<'w>) {
         let clone = self.world.clone_from_afar(&self.origin, name);
         let agent = self.world.stranger(name).on(&self.hub).at(&clone);
         let code = self.alice.parler("invite --group build --json").success().json();
@@ -69,7 +69,7 @@ impl<'w> Stage<'w> {
     }
 
     /// The parts of the room's message of this number that a job wrote.
-    fn parts(&self, number: u64) -> Vec<Value> {
+    pub(super) fn parts(&self, number: u64) -> Vec<Value> {
         let shown = self
             .alice
             .parler(format!("show {number} --room build --json"))
@@ -279,10 +279,10 @@ fn a_hub_that_goes_away_is_tried_again_and_then_told() {
         .with("PARLER_HUB", "http://127.0.0.1:9")
         .with("PARLER_TIMEOUT", "1");
     away.parler(post).code(5);
-    let kept = away.parler(format!("{post} --queue --json")).success().json();
+    let kept = away.parler(format!("{post} --ttl 24h --queue --json")).success().json();
     assert_eq!((&kept["queued"], &kept["seq"]), (&json!(true), &Value::Null));
     let listed = away.parler("outbox").success();
-    listed.says("review:  success");
+    listed.says("review:  success").says("for 1d");
     away.parler(format!("{post} --queue --bundle HEAD")).code(2);
 }
 

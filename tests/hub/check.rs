@@ -95,6 +95,7 @@ async fn fill(hub: &RunningProgram) -> (Agent, RoomAnswer) {
         to: None,
         revises: None,
         work: None,
+        ttl_secs: None,
         bundle: Some(BundleId::of(&small)),
     };
     post(&alice, &room, push.bundle(&small).part(handoff), Some(&small)).await;

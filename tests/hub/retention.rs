@@ -156,6 +156,7 @@ impl Filled {
             to: None,
             revises: None,
             work: None,
+            ttl_secs: None,
             bundle,
         };
         post(&alice, &room, Push::new().part(handoff(Some(id("handed")))), None).await;
@@ -579,6 +580,7 @@ async fn what_a_handoff_is_about_stays() {
         to: None,
         revises: revises.map(Seq::new),
         work: None,
+        ttl_secs: None,
         bundle: None,
     };
     let file = |name: &str| FilePart {

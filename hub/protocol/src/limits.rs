@@ -110,6 +110,10 @@ pub const MAX_INVITE_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const DEFAULT_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest a token may live.
 pub const MAX_TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Longest for which a status or a handoff may hold.
+pub const MAX_WORD_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How far two clocks may be apart before what one says of a time is in doubt.
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// Largest identity token of a CI job.
 pub const MAX_IDENTITY_TOKEN_BYTES: usize = 16 << 10; // 16 KiB
 /// How long a token lives that a job gets for its identity token, where the rule names no time.

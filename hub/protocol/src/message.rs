@@ -1,6 +1,7 @@
 //! A message as a room's log holds it.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -106,8 +107,59 @@ impl Message {
         })
     }
 
+    /// When it was said, milliseconds since 1970: when its author signed it, or when the hub stored it where that was earlier.
+    /// So neither a clock that is ahead nor a hub makes what is said for a time hold longer.
+    pub fn said_at(&self) -> i64 {
+        let signed_at = self.parts.iter().find_map(|part| match part {
+            Part::Sig(sig) => Some(sig.ts),
+            _ => None,
+        });
+        signed_at.map_or(self.ts, |signed_at| signed_at.min(self.ts))
+    }
+
+    /// The end of what it says for so many seconds, milliseconds since 1970: from then on that holds no longer.
+    pub fn until(&self, ttl_secs: NonZeroU32) -> i64 {
+        self.said_at().saturating_add(i64::from(ttl_secs.get()) * 1000)
+    }
+
     /// The parts as they came, signature included.
     pub fn raw_parts(&self) -> &[Value] {
         &self.raw_parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(signed_at: Option<i64>, stored_at: i64) -> Message {
+        let agent = crate::AgentKey::from_random([3; 32]).id();
+        let sig = signed_at.map(|signed_at| {
+            json!({
+                "kind": "com.parler.sig", "alg": "ed25519", "sig": "", "v": 1, "uid": "x", "ts": signed_at,
+                "target": { "kind": "room", "room": "build" },
+            })
+        });
+        let message = json!({
+            "seq": 5, "id": MessageId::generate(), "room": "build", "from": { "id": agent, "name": "alice" },
+            "parts": sig.into_iter().collect::<Vec<_>>(), "ts": stored_at,
+        });
+        Message::parse(message.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_holds_for_a_time_is_counted_from_the_earlier_of_two_clocks() {
+        let ttl = NonZeroU32::new(60).unwrap();
+        for (signed_at, stored_at, until) in [
+            (Some(1_000), 2_000, 61_000),
+            (Some(2_000), 1_000, 61_000),
+            (None, 1_000, 61_000),
+            (Some(i64::MIN), 1_000, i64::MIN + 60_000),
+            (Some(i64::MAX), i64::MAX, i64::MAX),
+        ] {
+            assert_eq!(message(signed_at, stored_at).until(ttl), until);
+        }
     }
 }

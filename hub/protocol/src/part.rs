@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -132,6 +133,7 @@ pub struct TextPart {
 
 /// The next action, handed to somebody or to anybody.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct HandoffPart {
     /// What to do next.
     pub next: String,
@@ -150,6 +152,9 @@ pub struct HandoffPart {
     /// What its author's program found in git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
+    /// For how many seconds it leads whom it is for ([`Message::until`](crate::Message::until)); absent: without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_secs: Option<NonZeroU32>,
 }
 
 /// What a handoff brings, as its author's program counted it in git: facts where the rest of a handoff is prose.

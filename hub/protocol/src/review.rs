@@ -150,6 +150,9 @@ pub struct ReviewPart {
     /// How many more were found and are not told.
     #[serde(default, skip_serializing_if = "crate::api::is_zero")]
     pub omitted: u64,
+    /// For how many seconds it counts ([`Message::until`](crate::Message::until)); absent: without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_secs: Option<NonZeroU32>,
 }
 
 /// Objects, not too many, each in a place that can be. serde would take lists of their fields as well, which no other

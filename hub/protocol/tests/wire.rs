@@ -131,6 +131,7 @@ impl Sample {
                     base: Some("origin/main".into()),
                     dirty: Some(false),
                 }),
+                ttl_secs: None,
             }
             .into(),
             TextPart {
@@ -232,6 +233,7 @@ fn a_review_is_as_written_down() {
             },
         ],
         omitted: 3,
+        ttl_secs: NonZeroU32::new(86_400),
     };
     let part = Part::from(review.clone());
     assert_fixture(

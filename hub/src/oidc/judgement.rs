@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parler_protocol::RoomName;
+use parler_protocol::limits::MAX_CLOCK_SKEW;
 use sha2::{Digest, Sha256};
 
 use super::file::MAX_MAX_AGE;
@@ -12,8 +13,6 @@ use super::identity_token::IdentityToken;
 use super::{Issuer, Rule};
 use crate::store::TokenHash;
 
-/// How far another clock may be ahead of the hub's.
-const SKEW_MS: i64 = 60 * 1000;
 /// Claims that tell people which job it was, besides those that a rule asks for.
 const TOLD: &[&str] = &[
     "actor",
@@ -169,7 +168,7 @@ fn check_times(issuer: &Issuer, token: &IdentityToken<'_>, now: i64) -> Result<i
     if expires <= now {
         return Err(Refused::token("it has expired"));
     }
-    let ahead = now.saturating_add(SKEW_MS);
+    let ahead = now.saturating_add(millis(MAX_CLOCK_SKEW));
     if begins > ahead || issued > ahead {
         return Err(Refused::token("it is not valid yet"));
     }
@@ -182,7 +181,7 @@ fn check_times(issuer: &Issuer, token: &IdentityToken<'_>, now: i64) -> Result<i
     }
     // Remembered for as long as any file could have it taken, and for as long as clocks may be apart.
     let longest = issued.saturating_add(millis(MAX_MAX_AGE));
-    Ok(expires.min(longest).saturating_add(SKEW_MS))
+    Ok(expires.min(longest).saturating_add(millis(MAX_CLOCK_SKEW)))
 }
 
 pub(crate) fn millis(time: Duration) -> i64 {

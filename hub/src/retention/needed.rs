@@ -267,6 +267,7 @@ mod tests {
             to: None,
             revises: None,
             work: None,
+            ttl_secs: None,
             bundle: Some(id("dead")),
         };
         let mut handed_over = log();

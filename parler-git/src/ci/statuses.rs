@@ -3,14 +3,18 @@
 
 use std::collections::HashSet;
 
+use parler_protocol::limits::MAX_CLOCK_SKEW;
 use parler_protocol::{CommitStatus, Message, MessageId, Oid, Part, ReviewPart, Sender, Seq, StatusContext};
 
 use crate::log_entry::{LogEntry, describe};
 use crate::names::Standing;
 use crate::text;
+use crate::time::{end_of, is_over};
 
 /// Most words that do not count of which the newest are kept, to be told.
 const MOST_IGNORED: usize = 20;
+/// How far ahead of this machine's clock something may have been said that holds for a time.
+const MAX_CLOCK_SKEW_MS: i64 = MAX_CLOCK_SKEW.as_millis() as i64;
 
 /// What somebody said of the commit, and is believed.
 #[derive(Debug, Clone)]
@@ -25,6 +29,15 @@ pub(crate) struct Stated {
     /// How its author's key stands to that name.
     pub(crate) standing: Standing,
     pub(crate) part: ReviewPart,
+    /// Until when it counts, milliseconds since 1970; none: without end.
+    pub(crate) until: Option<i64>,
+}
+
+impl Stated {
+    /// Whether it counted for a time that is over by now.
+    pub(crate) fn has_expired(&self, now: i64) -> bool {
+        is_over(self.until, now)
+    }
 }
 
 /// What somebody said of it that does not count.
@@ -47,6 +60,8 @@ pub(crate) enum Verdict {
     Pending,
     /// Nothing is bad, and of something nobody has said anything.
     Missing,
+    /// Nothing is bad or missing, and what was said of something counted for a time that is over.
+    Expired,
 }
 
 impl Verdict {
@@ -56,6 +71,7 @@ impl Verdict {
             Self::Bad => "failure",
             Self::Pending => "pending",
             Self::Missing => "missing",
+            Self::Expired => "expired",
         }
     }
 }
@@ -97,23 +113,21 @@ impl Statuses {
         };
         let message = match believed {
             Ok(message) => message,
-            Err(why) => {
-                let from = unverified.from.name.clone();
-                self.ignored.push(Ignored {
-                    seq: entry.seq,
-                    from,
-                    why,
-                });
-                if self.ignored.len() > MOST_IGNORED {
-                    self.ignored.remove(0);
-                }
-                return;
-            }
+            Err(why) => return self.ignore(entry.seq, unverified, why),
         };
         for part in &message.parts {
             if let Part::Review(part) = part
                 && part.commit == self.commit
             {
+                let until = end_of(message, part.ttl_secs);
+                // Nobody here can tell when that will be over. What was said before it is news no longer, all the same.
+                if until.is_some() && message.said_at() > entry.read_at.saturating_add(MAX_CLOCK_SKEW_MS) {
+                    let why = "said at a time that this machine's clock has not come to".to_owned();
+                    self.make_way(part);
+                    self.ignore(entry.seq, message, why);
+                    continue;
+                }
+                self.make_way(part);
                 self.state(Stated {
                     seq: message.seq,
                     id: message.id,
@@ -121,8 +135,17 @@ impl Statuses {
                     ts: message.ts,
                     standing: entry.standing().clone(),
                     part: part.clone(),
+                    until,
                 });
             }
+        }
+    }
+
+    fn ignore(&mut self, seq: Seq, message: &Message, why: String) {
+        let from = message.from.name.clone();
+        self.ignored.push(Ignored { seq, from, why });
+        if self.ignored.len() > MOST_IGNORED {
+            self.ignored.remove(0);
         }
     }
 
@@ -132,19 +155,22 @@ impl Statuses {
     }
 
     /// The newest of a repository and context takes the place of the one before. One that names no repository is about all.
-    fn state(&mut self, stated: Stated) {
+    fn make_way(&mut self, part: &ReviewPart) {
         let gives_way = |earlier: &Stated| {
-            let (one, other) = (&earlier.part.repository, &stated.part.repository);
-            earlier.part.context == stated.part.context && (one == other || one.is_none() || other.is_none())
+            let (one, other) = (&earlier.part.repository, &part.repository);
+            earlier.part.context == part.context && (one == other || one.is_none() || other.is_none())
         };
         self.newest.retain(|earlier| !gives_way(earlier));
+    }
+
+    fn state(&mut self, stated: Stated) {
         let at = self
             .newest
             .partition_point(|other| other.part.context <= stated.part.context);
         self.newest.insert(at, stated);
     }
 
-    /// What counts of these contexts, or of all where none is named.
+    /// The newest of these contexts, or of all where none is named; also what counted for a time that is over.
     pub(crate) fn counting<'s>(&'s self, required: &'s [StatusContext]) -> impl Iterator<Item = &'s Stated> + Clone {
         let is_meant = move |stated: &&Stated| required.is_empty() || required.contains(&stated.part.context);
         self.newest.iter().filter(is_meant)
@@ -156,14 +182,17 @@ impl Statuses {
         required.iter().filter(|context| !is_there(context)).collect()
     }
 
-    /// How the commit stands by these contexts, or by all where none is named.
-    pub(crate) fn verdict(&self, required: &[StatusContext]) -> Verdict {
-        let mut statuses = self.counting(required).map(|stated| stated.part.status);
+    /// How the commit stands by these contexts, or by all where none is named, at this moment (milliseconds since 1970).
+    pub(crate) fn verdict(&self, required: &[StatusContext], now: i64) -> Verdict {
+        let (expired, current): (Vec<_>, Vec<_>) = self.counting(required).partition(|stated| stated.has_expired(now));
+        let mut statuses = current.iter().map(|stated| stated.part.status);
         let is_missing = self.newest.is_empty() || !self.missing(required).is_empty();
         if statuses.clone().any(CommitStatus::is_bad) {
             Verdict::Bad
         } else if is_missing {
             Verdict::Missing
+        } else if !expired.is_empty() {
+            Verdict::Expired
         } else if statuses.any(|status| status == CommitStatus::Pending) {
             Verdict::Pending
         } else {
@@ -177,10 +206,9 @@ impl Statuses {
     }
 }
 
-/// `test: failure in message 7`, for those that are bad.
-pub(crate) fn bad_words<'s>(counting: impl Iterator<Item = &'s Stated>) -> String {
-    let bad = counting.filter(|stated| stated.part.status.is_bad());
-    let words = bad.map(|stated| {
+/// `test: failure in message 7`, for each of these.
+pub(crate) fn words_of<'s>(stated: impl Iterator<Item = &'s Stated>) -> String {
+    let words = stated.map(|stated| {
         let context = text::name(stated.part.context.as_str());
         format!("{context}: {} in message {}", stated.part.status.as_str(), stated.seq)
     });
@@ -193,6 +221,9 @@ mod tests {
 
     use super::*;
     use crate::log_entry::tests::{entry, identity};
+
+    /// When all of it was said.
+    const NOW: i64 = 1_796_000_000_000;
 
     fn commit(digit: &str) -> Oid {
         digit.repeat(40).parse().unwrap()
@@ -208,6 +239,7 @@ mod tests {
             url: None,
             findings: Vec::new(),
             omitted: 0,
+            ttl_secs: None,
         }
         .into()
     }
@@ -245,7 +277,7 @@ mod tests {
             (&[("test", Failure, shop), ("Test", Success, shop)], Verdict::Bad),
             (&[("test", Failure, shop), ("lint", Pending, shop)], Verdict::Bad),
         ] {
-            assert_eq!(said(words).verdict(&[]), verdict, "{words:?}");
+            assert_eq!(said(words).verdict(&[], NOW), verdict, "{words:?}");
         }
     }
 
@@ -263,7 +295,7 @@ mod tests {
             (&["build", "docs"], Verdict::Bad, &["build"]),
         ] {
             let contexts = required(contexts);
-            assert_eq!(statuses.verdict(&contexts), verdict, "{contexts:?}");
+            assert_eq!(statuses.verdict(&contexts, NOW), verdict, "{contexts:?}");
             let left: Vec<_> = statuses
                 .missing(&contexts)
                 .into_iter()
@@ -276,6 +308,80 @@ mod tests {
             .map(|stated| stated.part.context.as_str())
             .collect();
         assert_eq!(shown, ["docs", "lint", "test"]);
+    }
+
+    #[test]
+    fn what_was_said_for_a_time_counts_no_longer_once_that_is_over_and_nothing_takes_its_place() {
+        const MINUTE: i64 = 60_000;
+        let alice = identity(1, "alice", None);
+        let for_a_minute = |context: &str, status: CommitStatus| -> Part {
+            let Part::Review(part) = review("a", context, status, None) else {
+                unreachable!()
+            };
+            ReviewPart {
+                ttl_secs: std::num::NonZeroU32::new(60),
+                ..part
+            }
+            .into()
+        };
+        let fold = |words: &[(&str, CommitStatus, bool)]| {
+            let mut statuses = Statuses::of(commit("a"));
+            for (index, (context, status, is_short)) in words.iter().enumerate() {
+                let part = match is_short {
+                    true => for_a_minute(context, *status),
+                    false => review("a", context, *status, None),
+                };
+                let mut entry = entry(&alice, index as u64 + 1, vec![part], |_| ());
+                entry.read_at = NOW;
+                statuses.add(&entry);
+            }
+            statuses
+        };
+        for (words, before, after) in [
+            (&[("test", Success, true)][..], Verdict::Good, Verdict::Expired),
+            (&[("test", Pending, true)], Verdict::Pending, Verdict::Expired),
+            (&[("test", Failure, true)], Verdict::Bad, Verdict::Expired),
+            // What was said before it does not come back.
+            (
+                &[("test", Success, false), ("test", Pending, true)],
+                Verdict::Pending,
+                Verdict::Expired,
+            ),
+            (
+                &[("test", Success, true), ("test", Success, false)],
+                Verdict::Good,
+                Verdict::Good,
+            ),
+            (
+                &[("test", Success, true), ("lint", Success, false)],
+                Verdict::Good,
+                Verdict::Expired,
+            ),
+            (
+                &[("test", Success, true), ("lint", Failure, false)],
+                Verdict::Bad,
+                Verdict::Bad,
+            ),
+        ] {
+            let statuses = fold(words);
+            for (now, verdict) in [(NOW + MINUTE - 1, before), (NOW + MINUTE, after)] {
+                assert_eq!(statuses.verdict(&[], now), verdict, "{words:?}");
+            }
+        }
+        let statuses = fold(&[("test", Success, true)]);
+        let wanted = required(&["lint", "test"]);
+        assert_eq!(statuses.verdict(&wanted, NOW + MINUTE), Verdict::Missing);
+
+        // Said in a future that is further away than clocks may be apart.
+        for (behind, counts) in [(MINUTE, true), (MINUTE + 1, false)] {
+            let mut statuses = fold(&[("test", Failure, false)]);
+            let mut entry = entry(&alice, 2, vec![for_a_minute("test", Success)], |_| ());
+            entry.read_at = NOW - behind;
+            statuses.add(&entry);
+            let verdict = if counts { Verdict::Good } else { Verdict::Missing };
+            assert_eq!(statuses.verdict(&[], NOW - behind), verdict);
+            assert_eq!(statuses.ignored().is_empty(), counts);
+        }
     }
 
     #[test]
@@ -303,7 +409,7 @@ mod tests {
         statuses.add(&unknown);
         // About another commit.
         statuses.add(&entry(&mallory, 7, vec![review("b", "test", Success, None)], |_| ()));
-        assert_eq!(statuses.verdict(&[]), Verdict::Bad);
+        assert_eq!(statuses.verdict(&[], NOW), Verdict::Bad);
         let ignored: Vec<_> = statuses
             .ignored()
             .iter()
@@ -319,6 +425,6 @@ mod tests {
                 (6, "new key under a known name"),
             ]
         );
-        assert_eq!(bad_words(statuses.counting(&[])), "test: failure in message 2");
+        assert_eq!(words_of(statuses.counting(&[])), "test: failure in message 2");
     }
 }

@@ -117,6 +117,10 @@ pub(crate) struct CiPost {
     /// Hand over only where the status is failure or error
     #[arg(long, requires = "next")]
     pub(crate) if_bad: bool,
+    /// For how long it holds, such as 24h: after that the status counts no longer, and what was handed over leads nobody [default:
+    /// without end]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<String>,
     /// The number of a handoff to me that this is the end of: done, failed, or working where the status is pending
     #[arg(long, value_name = "N")]
     pub(crate) reply_to: Option<String>,

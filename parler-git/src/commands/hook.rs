@@ -25,6 +25,7 @@ use crate::hook::spool::Spool;
 use crate::hook::{Rules, TURNS_PER_HOUR, Waiting, offer};
 use crate::hubs::HubChoice;
 use crate::state_file::{Durability, Kept, StateFile};
+use crate::time::now_ms;
 use crate::{output, trace};
 
 /// How long the hub is waited for where somebody waits for the agent, in milliseconds, and the longest that may be said.
@@ -121,10 +122,6 @@ fn read_input() -> Result<Vec<u8>> {
         read.map_err(|error| Error::io("read standard input", &error))?;
     }
     Ok(input)
-}
-
-fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }
 
 /// The agent that a hook is called for, and where what is known of its handoffs is kept.

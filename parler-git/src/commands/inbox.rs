@@ -213,6 +213,7 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
             });
             found.handoffs.push(Item::of(message, &page.room, &handoff.next, more));
         } else if entry.mentions(me)
+            && !entry.comes_too_late_for(me)
             && let Some((message, _)) = entry.message()
         {
             found

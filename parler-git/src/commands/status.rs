@@ -23,7 +23,7 @@ use crate::room_handoffs::{RoomHandoffs, addressee, find_handoff};
 use crate::room_log::wait_for_more;
 use crate::screen;
 use crate::text::{self, Extent};
-use crate::time::parse_ttl;
+use crate::time::{left_until, now_ms, parse_ttl};
 
 mod commit;
 pub(super) mod jobs;
@@ -84,6 +84,7 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
             let members = facts.readers.iter().map(|reader| (&reader.id, &reader.name));
             handoffs.ledger.meet(members);
         }
+        handoffs.ledger.set_time(now_ms());
         let ladder = Ladder {
             handoff: handoffs.get(seq)?,
             ledger: &handoffs.ledger,
@@ -98,7 +99,9 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
         if outcome != Outcome::Pending || left.is_some_and(|left| left.is_zero()) {
             return tell(context, &ladder, &handoffs, args, outcome, output);
         }
-        let wait = left.unwrap_or(MAX_WAIT).min(MAX_WAIT);
+        // No message tells that a time is over.
+        let until_over = ladder.handoff.until.map(left_until).filter(|left| !left.is_zero());
+        let wait = [left, until_over].into_iter().flatten().fold(MAX_WAIT, Duration::min);
         let known = facts.as_ref().map(|facts| facts.version.clone());
         match known {
             Some(known) => facts = ask(&client, &handoffs, seq, Some(&known), wait)?,

@@ -13,6 +13,8 @@ pub(crate) enum State {
     Open,
     /// As the newest receipt that counts has it.
     Answered(TaskStatus),
+    /// Nobody whom it is for has said anything, and its time is over.
+    Expired,
 }
 
 impl State {
@@ -21,12 +23,17 @@ impl State {
         match self {
             Self::Open => "open",
             Self::Answered(status) => status.as_str(),
+            Self::Expired => "expired",
         }
     }
 
     /// Whether nothing more is expected of anybody.
     pub(crate) const fn is_final(self) -> bool {
-        matches!(self, Self::Answered(status) if is_end(status))
+        match self {
+            Self::Open => false,
+            Self::Answered(status) => is_end(status),
+            Self::Expired => true,
+        }
     }
 }
 
@@ -80,6 +87,10 @@ pub(crate) struct Handoff {
     pub(crate) receipts: Vec<Receipt>,
     /// The later handoff of the same author that takes its place, which may itself have been superseded.
     pub(crate) superseded_by: Option<Seq>,
+    /// Until when it leads whom it is for, milliseconds since 1970; none: without end.
+    pub(crate) until: Option<i64>,
+    /// Whether that has come, by the ledger's time.
+    pub(super) is_over: bool,
     /// All that it is for: a message may have more than one such part.
     pub(super) to: Vec<Option<String>>,
 }
@@ -145,8 +156,11 @@ impl Handoff {
 
     /// How it stands.
     pub(crate) fn state(&self) -> State {
-        self.holder()
-            .map_or(State::Open, |receipt| State::Answered(receipt.part.status))
+        match self.holder() {
+            Some(receipt) => State::Answered(receipt.part.status),
+            None if self.is_over => State::Expired,
+            None => State::Open,
+        }
     }
 
     /// Whether something is still expected of somebody.
@@ -166,7 +180,9 @@ impl Handoff {
         let holder = self.holder_among(|receipt| {
             !is_for_name || has_name(&receipt.from) || receipt.from.id == self.from.id || receipt.from.id == me.key.id()
         });
-        self.superseded_by.is_none() && !holder.is_some_and(|receipt| is_end(receipt.part.status))
+        // Whoever took it in time goes on with it.
+        let is_settled = holder.map_or(self.is_over, |receipt| is_end(receipt.part.status));
+        self.superseded_by.is_none() && !is_settled
     }
 
     /// Whether it has to be told to this agent: it is expected to do something, has said nothing of it, and nobody else

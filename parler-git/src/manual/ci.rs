@@ -26,12 +26,17 @@ pub(super) const CI: &[Section] = &[
                 "Under `--idempotency-key auto` a job that posts again is answered as the first time; another attempt at the job \
                  is another word. `git parler status --commit` tells how a commit stands.",
             ),
+            Text(
+                "With `--ttl` it holds for a time: after that the status counts no longer, and what was handed over leads nobody who has \
+                 not taken it up. Both are shown as expired; the message stays in the log.",
+            ),
         ],
     ),
     (
         "EXAMPLES",
         &[Lines(
-            "git parler ci post --room build --status failure --context lint --report lint.json --idempotency-key auto\n\
+            "git parler ci post --room build --status pending --context lint --ttl 1h\n\
+             git parler ci post --room build --status failure --context lint --report lint.json --idempotency-key auto\n\
              git parler ci post --room build --status success --context test --commit HEAD --bundle HEAD --reply-to 7\n\
              git parler ci annotate 7 --room build --format gitlab --output gl-code-quality.json\n\
              git parler ci post --room build --status failed --for fixer --next 'make the tests pass' --if-bad",

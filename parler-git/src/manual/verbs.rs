@@ -562,7 +562,7 @@ const STATUS: &[Section] = &[
         &[Text(
             "0 where it was shown or the state was reached, 1 where it came to another end, 3 where there is no such handoff or \
              the time was over before. With `--commit` 0 where all is good, 1 where something has failed, 3 where something is \
-             pending or missing.",
+             pending, expired or missing.",
         )],
     ),
     (

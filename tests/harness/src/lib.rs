@@ -55,7 +55,7 @@ pub use process::{
     DEADLINE, Running, context_switches, end_process, look_for, peak_memory_kib, started_with_mention_of,
     wait_for_end_of,
 };
-pub use raw_client::RawClient;
+pub use raw_client::{RawClient, now_ms};
 pub use repository::Repository;
 pub use request_log::{Mark, RequestLog};
 pub use room_audit::{Acknowledged, audit_acknowledged, audit_room, blobs_of};

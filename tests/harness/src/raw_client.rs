@@ -67,6 +67,11 @@ impl RawClient {
 
     /// Signs a draft for a room, as seen at this head.
     pub fn sign_draft(&self, room: &RoomName, head: &Head, draft: &Draft) -> Signed {
+        self.sign_at(now_ms(), room, head, draft)
+    }
+
+    /// Signs a draft by a clock that shows this, milliseconds since 1970.
+    pub fn sign_at(&self, now_ms: i64, room: &RoomName, head: &Head, draft: &Draft) -> Signed {
         let identity = self.calls.identity();
         let hub = self.calls.hub_id().expect("a hub");
         let target = Target::Room { room: room.clone() };
@@ -78,7 +83,7 @@ impl RawClient {
             room,
             target: &target,
             head,
-            now_ms: now_ms(),
+            now_ms,
         };
         sign(draft, &context)
     }
@@ -93,7 +98,11 @@ impl RawClient {
     }
 }
 
-fn now_ms() -> i64 {
+/// The machine's clock, milliseconds since 1970.
+///
+/// # Panics
+/// If that shows a time before 1970.
+pub fn now_ms() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("a clock after 1970");

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::named_commit;
 use crate::ci::annotations::AnnotationFormat;
+use crate::ci::statuses::words_of;
 use crate::cli::{AnnotationWord, CiAnnotate};
 use crate::commands::status::statuses;
 use crate::context::Context;
@@ -18,6 +19,7 @@ use crate::new_file::NewFile;
 use crate::output::Output;
 use crate::room_log::read_message;
 use crate::text;
+use crate::time::now_ms;
 
 /// Where GitHub says that a step's summary goes.
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
@@ -117,14 +119,20 @@ fn of_commit(context: &Context, revision: &str, output: &mut Output) -> Result<V
     let client = context.client()?;
     let statuses = statuses(context, &client, room.clone(), commit)?;
     output.warn(&context.trust().warnings());
-    let reviews: Vec<_> = statuses.counting(&[]).map(|stated| stated.part.clone()).collect();
-    match reviews.is_empty() {
-        true => {
-            let what = format_args!("nobody has said how commit {commit} stands in '{room}'").to_string();
-            Err(Error::new(ErrorKind::NotFound, what))
-        }
-        false => Ok(reviews),
+    let now = now_ms();
+    let (expired, current): (Vec<_>, Vec<_>) = statuses.counting(&[]).partition(|stated| stated.has_expired(now));
+    let expired = words_of(expired.into_iter());
+    if current.is_empty() {
+        let what = match expired.is_empty() {
+            true => format!("nobody has said how commit {commit} stands in '{room}'"),
+            false => format!("what was said of commit {commit} in '{room}' has expired: {expired}"),
+        };
+        return Err(Error::new(ErrorKind::NotFound, what));
     }
+    if !expired.is_empty() {
+        output.remark(&format!("left out, because it has expired: {expired}"));
+    }
+    Ok(current.into_iter().map(|stated| stated.part.clone()).collect())
 }
 
 fn reviews_of(message: &Message) -> Vec<ReviewPart> {

@@ -35,6 +35,7 @@ use crate::pushing::{Destination, Instruction, bundle_json, bundle_line, push_po
 use crate::review_view::counted;
 use crate::room_handoffs::find_handoff;
 use crate::text;
+use crate::time::parse_word_ttl;
 use crate::view::{SHORT_OID_DIGITS, field};
 
 pub(super) fn run(context: &Context, args: &CiPost, output: &mut Output) -> Result<()> {
@@ -116,6 +117,7 @@ impl Word {
             context.token_at_hand().map(|token| token.expose()),
         );
         let status = CommitStatus::from(args.status);
+        let ttl_secs = filled(args.ttl.as_ref()).map(parse_word_ttl).transpose()?;
         let said = (
             filled(args.context.as_ref()),
             job.as_ref().and_then(|job| job.context.clone()),
@@ -163,6 +165,7 @@ impl Word {
                 let instruction = Instruction::new(next, &options)?;
                 Some(Instruction {
                     next: secrets.mask(&instruction.next).into_owned(),
+                    ttl_secs,
                     ..instruction
                 })
             }
@@ -182,6 +185,7 @@ impl Word {
                 url,
                 findings: found.findings,
                 omitted: found.omitted,
+                ttl_secs,
             },
             handoff,
             key,
@@ -409,8 +413,10 @@ fn tell(
     let before = if replayed { ", before" } else { "" };
     let handed = word.handoff.as_ref();
     let handed = handed.map(|handoff| format!(" and handed over to {}", handoff.addressee()));
+    let ttl = word.review.ttl_secs;
+    let ttl = ttl.map(|ttl| format!(" for {}", text::span(ttl))).unwrap_or_default();
     output.line(&format!(
-        "posted {}{} as message {seq} of '{room}'{before}",
+        "posted {}{}{ttl} as message {seq} of '{room}'{before}",
         word.verdict(),
         handed.unwrap_or_default()
     ))?;
@@ -430,6 +436,7 @@ fn told_json(word: &Word, report: Option<&PushReport>, bundle: Option<BundleId>)
         "room": null, "seq": null, "id": null, "replayed": false, "queued": false,
         "commit": review.commit, "context": review.context, "status": review.status, "repository": review.repository,
         "url": review.url, "findings": review.findings.len(), "omitted": review.omitted, "misplaced": word.misplaced,
+        "ttlSecs": review.ttl_secs,
         "handoff": word.handoff.as_ref().map(|handoff| json!({ "to": handoff.to, "next": handoff.next })),
         "idempotencyKey": word.key, "bundleId": bundle, "bundle": null, "ref": null, "pins": [],
     });

@@ -15,7 +15,7 @@ use crate::log_entry::LogEntry;
 use crate::output::{BANNER, Output, styled};
 use crate::screen;
 use crate::text::{self, Extent};
-use crate::view::{render_parts, verbatim};
+use crate::view::{When, render_parts, verbatim};
 use crate::worker::{Claim, Claimer, Claims, Job, Lease, Standing, Stop, Told, say_alone};
 
 use super::LEAVING;
@@ -171,11 +171,13 @@ impl Desk<'_> {
         let mut out = format!("{}\n", styled(BANNER, &headline));
         let message = job.entry.message().map(|(message, _)| message);
         let parts = message.map(|message| message.parts.as_slice()).unwrap_or_default();
+        let when = message.map_or(When::NotYet, |message| When::Said(message, job.entry.read_at));
         let mut cut = false;
         out.push_str(&render_parts(
             parts,
             &[],
             self.context.repository_if_any(),
+            when,
             Extent::Whole,
             &mut cut,
         ));

@@ -9,7 +9,7 @@ use parler_protocol::{HubId, Oid, RoomName, Seq, StatusContext};
 use serde_json::{Value, json};
 
 use super::LONGEST;
-use crate::ci::statuses::{Stated, Statuses, Verdict, bad_words};
+use crate::ci::statuses::{Stated, Statuses, Verdict, words_of};
 use crate::cli::Status;
 use crate::commands::ci::named_commit;
 use crate::context::Context;
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::output::{Output, WARNING, styled};
 use crate::review_view::{counted, word};
 use crate::room_log::{read_page, wait_for_more};
-use crate::time::parse_ttl;
+use crate::time::{now_ms, parse_ttl};
 use crate::view::{SHORT_OID_DIGITS, field};
 use crate::{screen, text};
 
@@ -47,7 +47,8 @@ pub(super) fn run(context: &Context, args: &Status, revision: &str, output: &mut
     loop {
         log.read_on(&mut statuses)?;
         output.warn(&context.trust().warnings());
-        let verdict = statuses.verdict(&required);
+        let now = now_ms();
+        let verdict = statuses.verdict(&required, now);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let is_known = matches!(verdict, Verdict::Good | Verdict::Bad);
         let Some(left) = left.filter(|left| !is_known && !left.is_zero()) else {
@@ -56,6 +57,7 @@ pub(super) fn run(context: &Context, args: &Status, revision: &str, output: &mut
                 required: &required,
                 statuses: &statuses,
                 verdict,
+                now,
             };
             return found.tell(&log.room, wait.is_some(), output);
         };
@@ -119,6 +121,8 @@ struct Found<'a> {
     required: &'a [StatusContext],
     statuses: &'a Statuses,
     verdict: Verdict,
+    /// When, milliseconds since 1970.
+    now: i64,
 }
 
 impl Found<'_> {
@@ -137,12 +141,19 @@ impl Found<'_> {
             Verdict::Good => return Ok(()),
             Verdict::Bad => {
                 let counting = self.statuses.counting(self.required);
-                let first = counting.clone().find(|stated| stated.part.status.is_bad());
-                let seq = first.map(|stated| stated.seq).unwrap_or_default();
-                let what = format!("commit {short} has failed: {}", bad_words(counting));
+                let mut bad = counting.filter(|stated| stated.part.status.is_bad() && !stated.has_expired(self.now));
+                let words = words_of(bad.clone());
+                let seq = bad.next().map(|stated| stated.seq).unwrap_or_default();
+                let what = format!("commit {short} has failed: {words}");
                 Error::new(ErrorKind::Negative, what).then(format!("git parler show {seq}"))
             }
             Verdict::Pending => Error::new(ErrorKind::NotFound, format_args!("commit {short} is{still} pending")),
+            Verdict::Expired => {
+                let counting = self.statuses.counting(self.required);
+                let expired = words_of(counting.filter(|stated| stated.has_expired(self.now)));
+                let what = format!("what was said of commit {short} has expired: {expired}");
+                Error::new(ErrorKind::NotFound, what)
+            }
             Verdict::Missing if named.is_empty() => {
                 let what = format!("nobody has{still} said how commit {short} stands in '{room}'");
                 Error::new(ErrorKind::NotFound, what)
@@ -162,7 +173,8 @@ impl Found<'_> {
             &commit[..SHORT_OID_DIGITS],
             self.verdict.word()
         );
-        out.extend(self.statuses.counting(self.required).map(line));
+        let counting = self.statuses.counting(self.required);
+        out.extend(counting.map(|stated| line(stated, self.now)));
         for context in self.statuses.missing(self.required) {
             out.push_str(&field("missing", &text::name(context.as_str())));
         }
@@ -177,7 +189,8 @@ impl Found<'_> {
     }
 
     fn to_json(&self, room: &RoomName) -> Value {
-        let statuses: Vec<_> = self.statuses.counting(self.required).map(stated_json).collect();
+        let counting = self.statuses.counting(self.required);
+        let statuses: Vec<_> = counting.map(|stated| stated_json(stated, self.now)).collect();
         let ignored = self.statuses.ignored().iter();
         let ignored: Vec<_> = ignored
             .map(|ignored| json!({ "seq": ignored.seq, "from": ignored.from, "why": ignored.why }))
@@ -189,11 +202,13 @@ impl Found<'_> {
     }
 }
 
-/// One status, in one line: `failure: test · ci/nightly · message 7 · signature valid · 2 errors`.
-fn line(stated: &Stated) -> String {
+/// One status, in one line: `failure: test · ci/nightly · message 7 · signature valid · 2 errors`. One whose time is over is
+/// called that, and then what it was.
+fn line(stated: &Stated, now: i64) -> String {
     let (part, from) = (&stated.part, &stated.from);
     let found = counted(part);
     let repository = part.repository.as_ref();
+    let has_expired = stated.has_expired(now);
     let more = [
         Some(format!("message {}", stated.seq)),
         // Others do not count.
@@ -201,9 +216,16 @@ fn line(stated: &Stated) -> String {
         Some(text::local_time(stated.ts)),
         repository.map(|id| text::name(id.as_str())),
         (!found.is_empty()).then_some(found),
+        stated.until.map(|until| match has_expired {
+            true => format!("{} until {}", part.status.as_str(), text::local_time(until)),
+            false => format!("until {}", text::local_time(until)),
+        }),
     ];
     let more: Vec<_> = more.into_iter().flatten().collect();
-    let before = format!("  {} ", padded(&word(part.status), part.status.as_str()));
+    let before = match has_expired {
+        true => format!("  {} ", padded(Verdict::Expired.word(), Verdict::Expired.word())),
+        false => format!("  {} ", padded(&word(part.status), part.status.as_str())),
+    };
     let context = text::name(part.context.as_str());
     let who = text::name_and_role(&from.name, from.role.as_deref());
     let after = format!(" · {} · {}\n", screen::sixth(&who), more.join(" · "));
@@ -217,11 +239,12 @@ fn padded(shown: &str, word: &str) -> String {
     format!("{shown}:{}", " ".repeat(blanks))
 }
 
-fn stated_json(stated: &Stated) -> Value {
+fn stated_json(stated: &Stated, now: i64) -> Value {
     let (part, from) = (&stated.part, &stated.from);
     json!({
         "context": part.context, "status": part.status, "repository": part.repository, "summary": part.summary,
         "url": part.url, "findings": part.findings, "omitted": part.omitted, "seq": stated.seq, "id": stated.id,
         "from": { "id": from.id, "name": from.name, "role": from.role }, "at": stated.ts, "signature": "valid", "sender": stated.standing.word(),
+        "expiresAt": stated.until, "expired": stated.has_expired(now),
     })
 }

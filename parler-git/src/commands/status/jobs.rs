@@ -19,6 +19,7 @@ use crate::ladder::Outcome;
 use crate::naming::{Reference, one_bundle};
 use crate::output::{HEADER, Output, styled};
 use crate::room_log::{in_room, read_page, wait_for_more};
+use crate::time::left_until;
 use crate::{screen, text};
 
 /// Jobs that have ended which a list shows: the newest.
@@ -142,11 +143,8 @@ impl JobLog<'_> {
 
     /// Waits until the log grows, or a lease ends that nobody keeps.
     fn wait(&self, most: Duration) -> Result<()> {
-        let now = jiff::Timestamp::now().as_millisecond();
-        let lease_left = self.job.summary.lease_until.map(|until| {
-            let left = until.saturating_sub(now).max(0).unsigned_abs();
-            Duration::from_millis(left).max(SHORTEST_WAIT)
-        });
+        let lease_left = self.job.summary.lease_until;
+        let lease_left = lease_left.map(|until| left_until(until).max(SHORTEST_WAIT));
         let most = lease_left.unwrap_or(most).min(most);
         wait_for_more(self.client, &self.room, self.at, most)
     }
