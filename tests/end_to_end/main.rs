@@ -11,6 +11,7 @@ mod catalogue;
 mod ci;
 mod ci_expiry;
 mod ci_reports;
+mod ci_schemas;
 mod costs;
 mod counts;
 mod cut_commands;

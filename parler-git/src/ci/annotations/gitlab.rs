@@ -80,23 +80,4 @@ mod tests {
         let issues: Vec<Value> = serde_json::from_str(&written.text).unwrap();
         assert_ne!(issues[0]["fingerprint"], issues[1]["fingerprint"]);
     }
-
-    /// The form as its documentation has it, for every issue.
-    #[test]
-    fn issues_are_of_the_documented_form() {
-        let schema = json!({ "type": "array", "items": {
-            "type": "object", "required": ["description", "check_name", "fingerprint", "severity", "location"],
-            "properties": {
-                "description": { "type": "string", "minLength": 1 }, "check_name": { "type": "string", "minLength": 1 },
-                "fingerprint": { "type": "string", "minLength": 1 },
-                "severity": { "enum": ["info", "minor", "major", "critical", "blocker"] },
-                "location": { "type": "object", "required": ["path", "lines"], "properties": {
-                    "path": { "type": "string", "pattern": "^[^/]" },
-                    "lines": { "type": "object", "required": ["begin"], "properties": { "begin": { "type": "integer", "minimum": 1 } } },
-                } },
-            },
-        } });
-        let issues: Value = serde_json::from_str(&write(&reviews()).unwrap().text).unwrap();
-        jsonschema::validate(&schema, &issues).unwrap();
-    }
 }
