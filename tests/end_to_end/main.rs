@@ -9,6 +9,7 @@ mod bundle_files;
 mod bundle_interplay;
 mod catalogue;
 mod ci;
+mod ci_documents;
 mod ci_expiry;
 mod ci_reports;
 mod ci_schemas;

@@ -10,11 +10,11 @@ use super::tokens::job;
 use super::{hub_server, world};
 
 /// A hub that trusts an issuer, whose runner runs a job on the main branch.
-struct Fixture<'w> {
-    hub: HubProcess,
-    alice: Agent<'w>,
-    issuer: Issuer,
-    runner: [(&'static str, String); 2],
+pub(super) struct Fixture<'w> {
+    pub(super) hub: HubProcess,
+    pub(super) alice: Agent<'w>,
+    pub(super) issuer: Issuer,
+    pub(super) runner: [(&'static str, String); 2],
 }
 
 fn claims(issuer: &Issuer) -> Value {
@@ -24,7 +24,7 @@ fn claims(issuer: &Issuer) -> Value {
     })
 }
 
-fn fixture(world: &World) -> Fixture<'_> {
+pub(super) fn fixture(world: &World) -> Fixture<'_> {
     let key = SigningKey::ed25519("one");
     let issuer = Issuer::start(&[&key]);
     let directory = world.directory("trust");
@@ -60,7 +60,7 @@ fn fixture(world: &World) -> Fixture<'_> {
 
 impl Fixture<'_> {
     /// A job in a bare container, whose runner gives it identity tokens.
-    fn job<'w>(&self, world: &'w World) -> Agent<'w> {
+    pub(super) fn job<'w>(&self, world: &'w World) -> Agent<'w> {
         let job = job(world, &self.hub.url(), "").with("PARLER_OIDC", "1");
         self.runner.iter().fold(job, |job, (name, value)| job.with(name, value))
     }
