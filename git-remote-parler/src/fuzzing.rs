@@ -83,6 +83,7 @@ pub fn pack(bytes: &[u8]) {
             object_bytes: ROOM_BYTES,
             held_bytes: ROOM_BYTES,
             all_bytes: ROOM_BYTES,
+            objects: ROOM_BYTES,
         };
         let mut scan = PackScan::new(hash, pack.len() as u64, limits, &sizes);
         pack.chunks(piece).try_for_each(|piece| scan.feed(piece))?;

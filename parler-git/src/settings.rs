@@ -47,6 +47,11 @@ pub(crate) const KEYS: &[Meaning] = &[
          times as large as the bundle, and all objects together 32 times as large as the largest may be. Default: 128m.",
     ),
     (
+        "parler.maxObjects",
+        "How many objects a bundle may bring, however small they are; of a bundle of more than 80 bytes for each there may be \
+         more. Default: 4000000.",
+    ),
+    (
         "parler.timeout",
         "How many seconds a hub that says nothing is waited for. Default: 60.",
     ),

@@ -34,6 +34,12 @@ const ALL_PER_OBJECT: u64 = 32;
 const ALL_PER_PACK: u64 = 256;
 /// Key of [`ImportLimits::object_bytes`].
 const OBJECT_KEY: &str = "parler.maxObjectSize";
+/// Objects that any pack may have. Git's tables take some 115 bytes for each, before it knows what any of them is.
+const PLAIN_OBJECTS: u64 = 4_000_000;
+/// How many bytes of a pack stand for another. Of the histories of large programs it is 130 and more.
+const PACK_PER_OBJECT: u64 = 80;
+/// Key of [`ImportLimits::objects`].
+const OBJECTS_KEY: &str = "parler.maxObjects";
 
 /// What one import may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub struct ImportLimits {
     /// Largest object, in bytes, however small the pack is that it comes of. Of a larger pack, one that git has to hold as
     /// a whole may be as large as the pack; a file that is no delta may be 64 times as large.
     pub object_bytes: u64,
+    /// How many objects any pack may have. One of 80 bytes for each object may have more.
+    pub objects: u64,
     /// Processor time of each checking child.
     pub cpu: Duration,
     /// How long each checking child is waited for; waiting for the bundle's bytes does not count.
@@ -65,6 +73,7 @@ impl Default for ImportLimits {
             small_bytes: 1 << 20,    // 1 MiB
             joined_bytes: 256 << 10, // 256 KiB
             object_bytes: PLAIN_OBJECT_BYTES,
+            objects: PLAIN_OBJECTS,
             cpu: BULK_PATIENCE,
             patience: BULK_PATIENCE,
         }
@@ -72,14 +81,17 @@ impl Default for ImportLimits {
 }
 
 impl ImportLimits {
-    /// The limits of a repository: `parler.maxObjectSize`, and what is the same everywhere.
+    /// The limits of a repository: `parler.maxObjectSize`, `parler.maxObjects`, and what is the same everywhere.
     ///
     /// # Errors
-    /// When the value is no size.
+    /// When a value is no size.
     pub fn of(repository: &Repository) -> Result<Self, RepositoryError> {
         let mut limits = Self::default();
         if let Some(bytes) = repository.config_bytes(OBJECT_KEY)? {
             limits.object_bytes = bytes;
+        }
+        if let Some(objects) = repository.config_bytes(OBJECTS_KEY)? {
+            limits.objects = objects;
         }
         Ok(limits)
     }
@@ -93,6 +105,7 @@ impl ImportLimits {
                 .object_bytes
                 .saturating_mul(ALL_PER_OBJECT)
                 .max(of_pack(ALL_PER_PACK)),
+            objects: self.objects.max(pack_bytes / PACK_PER_OBJECT),
         }
     }
 

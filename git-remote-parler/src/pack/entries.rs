@@ -166,6 +166,14 @@ pub(crate) enum PackFlaw {
         /// How long it is.
         bytes: u64,
     },
+    /// It has very many objects, which are very small.
+    #[error("it has {objects} objects, {most} are taken from a pack of its size (parler.maxObjects)")]
+    Many {
+        /// How many objects.
+        objects: u32,
+        /// How many there may be.
+        most: u64,
+    },
     /// Deltas build on deltas on deltas.
     #[error("its deltas build on each other more than {MAX_DELTA_DEPTH} deep")]
     TooDeep,

@@ -35,6 +35,8 @@ pub(crate) struct ScanLimits {
     pub(crate) held_bytes: u64,
     /// All objects together, in bytes.
     pub(crate) all_bytes: u64,
+    /// How many there may be.
+    pub(crate) objects: u64,
 }
 
 /// Tells how large an object is that is here.
@@ -172,6 +174,10 @@ impl<'s> PackScan<'s> {
             if u64::from(objects) > self.bytes / SHORTEST_ENTRY_BYTES {
                 let bytes = self.bytes;
                 return Err(PackFlaw::Count { objects, bytes });
+            }
+            if u64::from(objects) > self.limits.objects {
+                let most = self.limits.objects;
+                return Err(PackFlaw::Many { objects, most });
             }
             self.left = objects;
             self.beginning.clear();

@@ -213,6 +213,30 @@ fn i11_what_is_just_small_enough_costs_little_too() {
     stage.refuses_cheaply(&bundle(&stage, &commits.end()), "memory", "commits of 110 MiB");
 }
 
+/// Git holds something of each object, before it knows what any of them is.
+#[test]
+fn i11_very_many_objects_cost_nothing() {
+    let world = world();
+    let stage = Stage::new(&world);
+    let tiny = (0..100_000_u32).fold(Pack::new(), |pack, number| pack.blob(&number.to_le_bytes()));
+    let tiny = tiny.end();
+    let say = |most: &str| {
+        stage.receiver.git(["config", "parler.maxObjects", most]).success();
+    };
+    say("99999");
+    stage.refuses_cheaply(&bundle(&stage, &tiny), "parler.maxObjects", "one too many");
+    say("100000");
+    stage.refuses_cheaply(&bundle(&stage, &tiny), "bundle", "as many as may be");
+    say("1000");
+    // Where they are not so small there may be more.
+    let larger = (0..20_000_u32).fold(Pack::new(), |pack, number| {
+        pack.blob(&crate::noise(100, u64::from(number)))
+    });
+    stage.refuses_cheaply(&bundle(&stage, &larger.end()), "bundle", "more than 80 bytes each");
+    say("many");
+    stage.refuses(&bundle(&stage, &tiny), 2, "parler.maxObjects", "no number");
+}
+
 /// What is larger goes to git as it comes, and may become more; it is to cost no more memory.
 #[test]
 fn i11_a_large_pack_costs_little_too() {

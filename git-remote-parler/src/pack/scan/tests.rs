@@ -14,6 +14,7 @@ const LIMITS: ScanLimits = ScanLimits {
     object_bytes: 1500,
     held_bytes: 1000,
     all_bytes: 5000,
+    objects: 5000,
 };
 const NOTHING: Sizes<'static> = &|_| None;
 
@@ -149,6 +150,17 @@ fn deltas_build_on_entries_before_them() {
         PackScan::whole(&chain(deepest + 1), HASH, LIMITS, NOTHING),
         Err(PackFlaw::TooDeep)
     );
+}
+
+#[test]
+fn very_many_objects_are_refused_when_they_are_announced() {
+    let announced = |objects| {
+        let mut scan = PackScan::new(HASH, 1 << 20, LIMITS, NOTHING);
+        scan.feed(&Pack::of(objects).bytes)
+    };
+    assert_eq!(announced(5000), Ok(()));
+    let (objects, most) = (5001, 5000);
+    assert_eq!(announced(objects), Err(PackFlaw::Many { objects, most }));
 }
 
 #[test]
