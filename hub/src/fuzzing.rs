@@ -1,17 +1,21 @@
 //! What must hold of any bytes that a hub is sent. Called by the targets of `tests/fuzz` and, with their seeds, by ordinary
-//! tests; in no other build. Nothing goes through a socket: what a connection would carry is handed over in memory.
+//! tests; in no other build. Nothing goes through a socket: what a connection would carry is handed over in memory. What a
+//! hub makes up stands in a seed as a word, such as `{bob}`: see [`TriedHub::prepare`].
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use data_encoding::BASE64;
 use http_body_util::BodyExt;
 use parler_protocol::api::{OpenSession, SessionOpened};
-use parler_protocol::{AgentKey, Problem, paths, session_proof_bytes};
-use serde_json::json;
+use parler_protocol::{
+    AgentKey, AgentName, BundleId, Challenge, Draft, Head, MessageId, Part, Problem, RoomName, SignContext, Target,
+    paths, session_proof_bytes, sign,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
@@ -40,12 +44,23 @@ thread_local! {
     static HUB: RefCell<Option<TriedHub>> = const { RefCell::new(None) };
 }
 
-/// A hub with two members of a room, `build`.
+/// Stands among the parts of a message that is to be signed by the room's owner.
+const SIGNATURE: &str = "{signature}";
+/// What the room has as a bundle.
+const BUNDLE: &[u8] = b"these bytes are in the room";
+/// The commit that its branch `main` is at.
+const COMMIT: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// A hub with two members of a room, `build`, and a service, `review`.
 struct TriedHub {
     runtime: Runtime,
     state: SharedState,
     /// The session of the room's owner.
     token: String,
+    /// Words of seeds, and what each stands for.
+    words: Vec<(&'static str, String)>,
+    /// How long an answer may take that may wait for something. Then it is left.
+    poll: Duration,
     inputs: u32,
     // Dropped last.
     _directory: TempDir,
@@ -53,18 +68,38 @@ struct TriedHub {
 
 /// One request of a member, as text: `METHOD PATH`, its headers, an empty line, the body. What every request has is added.
 pub fn call(bytes: &[u8]) {
+    if let Some((head, body)) = head_and_body(bytes) {
+        with_hub(|hub| _ = hub.seed(head, body));
+    }
+}
+
+fn head_and_body(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (head, body) = match bytes.windows(2).position(|two| two == b"\n\n") {
         Some(end) => (&bytes[..end], &bytes[end + 2..]),
         None => (bytes, &[][..]),
     };
-    if let Ok(head) = str::from_utf8(head) {
-        with_hub(|hub| drop(hub.call(head, body)));
-    }
+    Some((str::from_utf8(head).ok()?, body))
 }
 
 /// All that comes on one connection, until its end.
 pub fn connection(bytes: &[u8]) {
     with_hub(|hub| hub.connection(bytes));
+}
+
+fn key(number: u8) -> AgentKey {
+    AgentKey::from_random([number; 32])
+}
+
+fn unproved(number: u8, name: &str) -> OpenSession {
+    OpenSession {
+        id: key(number).id(),
+        name: name.parse().expect("a name"),
+        role: None,
+        challenge: None,
+        sig: None,
+        secret: None,
+        invite: None,
+    }
 }
 
 fn with_hub(tried: impl FnOnce(&TriedHub)) {
@@ -74,7 +109,10 @@ fn with_hub(tried: impl FnOnce(&TriedHub)) {
         {
             old.runtime.block_on(old.state.store.close()).expect("the store closes");
         }
-        let hub = kept.get_or_insert_with(TriedHub::new);
+        let hub = kept.get_or_insert_with(|| TriedHub {
+            poll: POLL,
+            ..TriedHub::new()
+        });
         hub.inputs += 1;
         tried(hub);
     });
@@ -97,51 +135,194 @@ impl TriedHub {
             runtime,
             state,
             token: String::new(),
+            words: Vec::new(),
+            poll: PATIENCE,
             inputs: 0,
             _directory: directory,
         };
-        hub.token = hub.session(2, "bob");
-        hub.token = hub.session(1, "alice");
         hub.prepare();
         hub
     }
 
     /// Proves the key of this number.
     fn session(&self, number: u8, name: &str) -> String {
-        let key = AgentKey::from_random([number; 32]);
-        let mut proof = OpenSession {
-            id: key.id(),
-            name: name.parse().expect("a name"),
-            role: None,
-            challenge: None,
-            sig: None,
-            secret: None,
-            invite: None,
+        let challenge = self.challenge(number);
+        let proof = OpenSession {
+            sig: Some(BASE64.encode(&key(number).sign(&session_proof_bytes(&challenge, AUTHORITY)))),
+            challenge: Some(challenge),
+            ..unproved(number, name)
         };
-        let refusal = self.json(paths::SESSION, &json!(proof));
-        let problem: Problem = serde_json::from_slice(&refusal).expect("a problem");
-        let challenge = problem.challenge.expect("a challenge");
-        proof.sig = Some(BASE64.encode(&key.sign(&session_proof_bytes(&challenge, AUTHORITY))));
-        proof.challenge = Some(challenge);
-        let opened: SessionOpened =
-            serde_json::from_slice(&self.json(paths::SESSION, &json!(proof))).expect("a session");
+        let (_, opened) = self.post(paths::SESSION, &json!(proof));
+        let opened: SessionOpened = serde_json::from_slice(&opened).expect("a session");
         opened.token
     }
 
-    /// A room, and something in it.
-    fn prepare(&self) {
-        let made = self.json(paths::ROOMS, &json!({ "room": "build", "kind": "channel" }));
-        let made = String::from_utf8_lossy(&made);
-        assert!(made.contains("build"), "{made}");
+    fn challenge(&self, number: u8) -> Challenge {
+        let (_, refusal) = self.post(paths::SESSION, &json!(unproved(number, "alice")));
+        let problem: Problem = serde_json::from_slice(&refusal).expect("a problem");
+        problem.challenge.expect("a challenge")
     }
 
-    fn json(&self, path: &str, body: &serde_json::Value) -> Bytes {
+    /// Rooms, what is in them, and the words for what nobody knows beforehand.
+    fn prepare(&mut self) {
+        let bob = self.session(2, "bob");
+        let carol = self.session(3, "carol");
+        let alice = self.session(1, "alice");
+        for (number, word) in [(1, "{alice}"), (2, "{bob}"), (3, "{carol}")] {
+            self.words.push((word, key(number).id().to_string()));
+        }
+        self.token.clone_from(&alice);
+        self.json(paths::ROOMS, &json!({ "room": "build", "kind": "channel" }));
+        let invite = self.json(paths::INVITES, &json!({ "room": "build", "maxUses": 5 }));
+        self.word("{code}", &invite["code"]);
+        self.json(paths::SERVICES, &json!({ "service": "review" }));
+        self.push();
+        let upload = self.json("/v1/rooms/build/uploads", &json!({ "size": 20_000_000 }));
+        self.word("{upload}", &upload["upload"]);
+        let can = json!({ "name": "nightly", "rooms": ["build"], "can": ["post"] });
+        let token = self.json(paths::TOKENS, &can);
+        self.word("{token}", &token["token"]);
+        // Who asks to be let in.
+        let gate = self.json(
+            paths::INVITES,
+            &json!({ "room": "build", "maxUses": 5, "approve": true }),
+        );
+        self.token = carol;
+        self.json(paths::JOIN, &json!({ "code": gate["code"] }));
+        self.token.clone_from(&alice);
+        let (_, invites) = self.call("GET /v1/rooms/build/invites", b"").expect("an answer");
+        let invites: Value = serde_json::from_slice(&invites).expect("JSON");
+        self.word("{invite}", &invites["invites"][0]["id"]);
+
+        // Who asks for two jobs; one of them is taken.
+        self.token.clone_from(&bob);
+        self.json(paths::JOIN, &json!({ "code": invite["code"] }));
+        for text in ["one", "two"] {
+            let dispatch = json!({ "kind": "com.parler.dispatch", "role": "review" });
+            let parts = json!([dispatch, { "kind": "text", "text": text }, SIGNATURE]);
+            let message = json!({ "id": MessageId::generate(), "parts": parts });
+            let path = "/v1/rooms/svc.review/messages";
+            self.token.clone_from(&alice);
+            let signed = self.signed((2, "bob"), path, message.to_string().as_bytes());
+            self.token.clone_from(&bob);
+            self.json(
+                path,
+                &serde_json::from_slice(&signed.expect("a message")).expect("JSON"),
+            );
+        }
+        self.token = alice;
+        let claim = json!({ "id": MessageId::generate(), "leaseSeconds": 3600 });
+        let claimed = self.json("/v1/services/review/claims", &claim);
+        self.word("{seq}", &claimed["seq"]);
+        self.word("{fence}", &claimed["fence"]);
+        self.word("{job}", &claimed["job"]["id"]);
+        let challenge = self.challenge(1);
+        let signed = BASE64.encode(&key(1).sign(&session_proof_bytes(&challenge, AUTHORITY)));
+        self.words.push(("{challenge}", challenge.to_string()));
+        self.words.push(("{proof}", signed));
+    }
+
+    fn word(&mut self, word: &'static str, value: &Value) {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.words.push((word, text));
+    }
+
+    /// Message 1 of the room: a branch, and a bundle that brings it.
+    fn push(&mut self) {
+        let blob = BundleId::of(BUNDLE).to_string();
+        let message = json!({ "id": MessageId::generate(), "parts": [
+            {
+                "kind": "com.parler.bundle", "blob": blob, "vcs": "git", "tip": COMMIT, "size": BUNDLE.len(),
+                "mediaType": "application/x-git-bundle", "objectFormat": "sha1", "prerequisites": [],
+                "refs": [{ "name": "refs/heads/main", "oid": COMMIT }],
+            },
+            {
+                "kind": "com.parler.refs", "atomic": false, "objectFormat": "sha1", "head": "refs/heads/main",
+                "updates": [{ "name": "refs/heads/main", "old": null, "new": COMMIT, "forced": false }],
+            },
+            SIGNATURE,
+        ]});
+        let path = "/v1/rooms/build/messages";
+        let message = self.signed((1, "alice"), path, message.to_string().as_bytes());
+        let message = message.expect("a message");
+        let head = format!(
+            "POST {path}\ncontent-type: {}\n{}: {}",
+            paths::MESSAGE_WITH_BLOB_TYPE,
+            paths::MESSAGE_LENGTH_HEADER,
+            message.len()
+        );
+        let (status, answer) = self.call(&head, &[&message, BUNDLE].concat()).expect("an answer");
+        assert_eq!(status, StatusCode::CREATED, "{}", String::from_utf8_lossy(&answer));
+        let posted: Value = serde_json::from_slice(&answer).expect("JSON");
+        self.word("{message}", &posted["id"]);
+        self.words.push(("{blob}", blob));
+    }
+
+    /// What succeeds answers.
+    fn json(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.post(path, body);
+        assert!(status.is_success(), "{path}: {}", String::from_utf8_lossy(&answer));
+        serde_json::from_slice(&answer).expect("JSON")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> (StatusCode, Bytes) {
         let head = format!("POST {path}\ncontent-type: application/json");
         self.call(&head, body.to_string().as_bytes()).expect("an answer")
     }
 
+    /// Words replaced by what they stand for.
+    fn filled(&self, text: &str) -> String {
+        let words = self.words.iter();
+        words.fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
+    }
+
+    /// The message in a body that has [`SIGNATURE`] as its last part, signed by an agent for the room in the path.
+    fn signed(&self, (number, name): (u8, &str), path: &str, body: &[u8]) -> Option<Vec<u8>> {
+        let mut message: Value = serde_json::from_slice(body).ok()?;
+        let parts = message.get_mut("parts")?.as_array_mut()?;
+        parts.pop().filter(|last| last == SIGNATURE)?;
+        let draft = Draft {
+            parts: parts.iter().map(Part::from_value).collect(),
+            id: serde_json::from_value(message["id"].clone()).ok()?,
+            mentions: serde_json::from_value(message["mentions"].clone()).unwrap_or_default(),
+            reply_to: serde_json::from_value(message["replyTo"].clone()).ok(),
+        };
+        let room: RoomName = path.split('/').nth(3)?.parse().ok()?;
+        let (_, page) = self.call(&format!("GET /v1/rooms/{room}/messages?after=0&limit=0"), b"")?;
+        let page: Value = serde_json::from_slice(&page).ok()?;
+        let head: Head = serde_json::from_value(page["head"].clone()).ok()?;
+        let name: AgentName = name.parse().ok()?;
+        let context = SignContext {
+            key: &key(number),
+            name: &name,
+            role: None,
+            hub: &self.state.hub,
+            room: &room,
+            target: &Target::Room { room: room.clone() },
+            head: &head,
+            now_ms: NOW_MS,
+        };
+        Some(sign(&draft, &context).body)
+    }
+
+    /// One request of the room's owner, its words filled in and its message signed where that is asked for.
+    fn seed(&self, head: &str, body: &[u8]) -> Option<StatusCode> {
+        let head = self.filled(head);
+        let body = match str::from_utf8(body) {
+            Ok(text) => self.filled(text).into_bytes(),
+            Err(_) => body.to_vec(),
+        };
+        let path = head.split(['\n', ' ']).nth(1).unwrap_or_default();
+        let signed = match body.windows(SIGNATURE.len()).any(|bytes| bytes == SIGNATURE.as_bytes()) {
+            true => self.signed((1, "alice"), path, &body),
+            false => None,
+        };
+        let (status, _) = self.call(&head, signed.as_deref().unwrap_or(&body))?;
+        Some(status)
+    }
+
     /// Gives the answer, if this is a request.
-    fn call(&self, head: &str, body: &[u8]) -> Option<Bytes> {
+    fn call(&self, head: &str, body: &[u8]) -> Option<(StatusCode, Bytes)> {
         let mut lines = head.split('\n');
         let (method, path) = lines.next()?.split_once(' ')?;
         let mut request = Request::new(Body::from(body.to_vec()));
@@ -161,7 +342,7 @@ impl TriedHub {
         }
         request.extensions_mut().insert(Peer(CLIENT));
         let may_wait = path.contains("wait") || path.contains("claims");
-        let patience = if may_wait { POLL } else { PATIENCE };
+        let patience = if may_wait { self.poll } else { PATIENCE };
         let answered = self.runtime.block_on(async {
             tokio::time::timeout(patience, async {
                 let answer = router(SharedState::clone(&self.state)).oneshot(request).await;
@@ -197,7 +378,7 @@ impl TriedHub {
         if status.is_client_error() && method != "HEAD" {
             serde_json::from_slice::<Problem>(&body).expect("a refusal says why");
         }
-        Some(body)
+        Some((status, body))
     }
 
     fn connection(&self, bytes: &[u8]) {
@@ -233,15 +414,66 @@ impl TriedHub {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
     use parler_harness::each_seed;
+
+    use super::*;
+    use crate::calls::calls;
 
     #[test]
     fn the_seeds_of_calls_hold() {
-        each_seed("hub_calls", super::call);
+        each_seed("hub_calls", call);
     }
 
     #[test]
     fn the_seeds_of_connections_hold() {
-        each_seed("hub_connection", super::connection);
+        each_seed("hub_connection", connection);
+    }
+
+    /// Calls that no seed succeeds with: nothing is configured for the first, and no time passes in which a job could die.
+    const BEYOND_REACH: [(&str, u16); 2] = [
+        ("POST /v1/oidc", 403),
+        ("POST /v1/services/{service}/jobs/{seq}/retry", 409),
+    ];
+
+    /// The seeds are asked each on a hub of its own, so that none is in the way of another. Of what one of them names all is there.
+    #[test]
+    fn every_call_has_a_seed_that_gets_an_answer_of_its_own() {
+        let mut reached: BTreeMap<String, Vec<u16>> = BTreeMap::new();
+        let seen = RefCell::new(&mut reached);
+        each_seed("hub_calls", |bytes| {
+            let (head, body) = head_and_body(bytes).unwrap();
+            let hub = TriedHub::new();
+            let target = hub.filled(head.lines().next().unwrap());
+            let status = hub.seed(head, body).map_or(0, |status| status.as_u16());
+            println!("{status} {target}");
+            if let Some(call) = call_of(&target) {
+                seen.borrow_mut().entry(call).or_default().push(status);
+            }
+        });
+        for call in calls() {
+            let call = format!("{} {}", call.method, call.path);
+            let got = reached.remove(&call).unwrap_or_default();
+            match BEYOND_REACH.iter().find(|(beyond, _)| *beyond == call) {
+                Some((_, status)) => assert!(got.contains(status), "{call}: {got:?}"),
+                None => assert!(got.iter().any(|status| status / 100 == 2), "{call}: {got:?}"),
+            }
+        }
+    }
+
+    /// What the table of calls calls this one.
+    fn call_of(target: &str) -> Option<String> {
+        let (method, path) = target.split_once(' ')?;
+        let method = if method == "HEAD" { "GET" } else { method };
+        let path: Vec<&str> = path.split('?').next()?.split('/').collect();
+        let matches = |of: &str| {
+            let of: Vec<&str> = of.split('/').collect();
+            of.len() == path.len() && of.iter().zip(&path).all(|(of, part)| of.starts_with('{') || of == part)
+        };
+        let calls = calls();
+        let call = calls.iter().find(|call| call.method == method && matches(call.path))?;
+        Some(format!("{method} {}", call.path))
     }
 }
