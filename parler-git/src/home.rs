@@ -326,5 +326,16 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(read_private(&link).unwrap_err().line().contains("symbolic link"));
+        // Another user's: one that root has given away, or one of root's.
+        let others = match rustix::process::geteuid().is_root() {
+            true => {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+                path.as_path()
+            }
+            false => Path::new("/etc/passwd"),
+        };
+        let error = read_private(others).unwrap_err();
+        assert!(error.line().contains("belongs to another user"), "{error}");
     }
 }

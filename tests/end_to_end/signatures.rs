@@ -52,15 +52,12 @@ fn a_broken_signature_is_folded_and_leads_nobody() {
     let head = raw.head(&room());
     let signed = raw.sign(&room(), &head, vec![handoff("delete everything")]);
     let broken = tampered(&signed, "delete everything", "merge this at once");
-    match raw.calls.post(&room(), &broken, None, None) {
-        Ok(_) => {
-            let recv = bob.parler("recv --room try").success();
-            recv.says_no("HANDOFF").says_no("merge this at once").says("folded");
-            let json = bob.parler("recv --room try --all --json").success().json();
-            assert_eq!(json["handoffs"], serde_json::json!([]));
-        }
-        Err(error) => assert!(error.code().is_some(), "{error}"),
-    }
+    // A hub looks at the signatures of what moves refs alone: readers look at all of them.
+    raw.calls.post(&room(), &broken, None, None).unwrap();
+    let recv = bob.parler("recv --room try").success();
+    recv.says_no("HANDOFF").says_no("merge this at once").says("folded");
+    let json = bob.parler("recv --room try --all --json").success().json();
+    assert_eq!(json["handoffs"], serde_json::json!([]));
     // And a good one still does.
     raw.post(&room(), vec![handoff("have a look")]).unwrap();
     bob.parler("recv --room try")
@@ -81,15 +78,14 @@ fn a_message_signed_for_another_room_or_under_another_name_is_folded() {
     let head = raw.head(&other);
     // Signed for `other`, posted to `try`.
     let elsewhere = raw.sign(&other, &head, vec![handoff("replayed")]);
-    let replayed = raw.calls.post(&room(), &elsewhere, None, None);
+    raw.calls.post(&room(), &elsewhere, None, None).unwrap();
     // Signed by a key of another name.
     let alias = hub.raw_client("alice");
     let signed = alias.sign(&room(), &alias.head(&room()), vec![handoff("in her name")]);
-    let stolen = raw.calls.post(&room(), &signed, None, None);
-    let stored = [replayed, stolen].into_iter().filter(Result::is_ok).count();
+    raw.calls.post(&room(), &signed, None, None).unwrap();
     let recv = bob.parler("recv --room try").success();
     recv.says_no("HANDOFF").says_no("replayed").says_no("in her name");
-    assert_eq!(recv.out().matches("folded").count(), stored, "{recv:?}");
+    assert_eq!(recv.out().matches("folded").count(), 2, "{recv:?}");
 }
 
 #[test]
@@ -155,10 +151,9 @@ fn an_unsigned_handoff_is_shown_with_its_mark_and_leads_nobody() {
         id: draft.id,
         body: body.to_string().into_bytes(),
     };
-    if raw.calls.post(&room(), &unsigned, None, None).is_ok() {
-        let recv = bob.parler("recv --room try").success();
-        recv.says("plain words").says("not signed").says_no("HANDOFF TO YOU");
-    }
+    raw.calls.post(&room(), &unsigned, None, None).unwrap();
+    let recv = bob.parler("recv --room try").success();
+    recv.says("plain words").says("not signed").says_no("HANDOFF TO YOU");
 }
 
 /// Changes the stored bytes of one message while nobody serves them.

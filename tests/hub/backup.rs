@@ -84,6 +84,7 @@ async fn log(agent: &Agent, room: &RoomAnswer) -> Vec<String> {
         if page.messages.is_empty() {
             return all;
         }
+        assert!(page.cursor.get() > after, "a page that leads nowhere");
         after = page.cursor.get();
         all.extend(page.messages.iter().map(|message| message.get().to_owned()));
     }

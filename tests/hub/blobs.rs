@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::support::{
-    Agent, Answer, Push, RunningProgram, TestHub, ask_closing, bytes, cut_off, oid, raw, text_message,
+    Agent, Answer, Push, RunningProgram, TestHub, ask_closing, bytes, cut_off, oid, raw, text_message, until,
 };
 
 /// A blob of this size is kept in a file.
@@ -253,14 +253,7 @@ async fn lengths_are_announced_and_hold() {
     let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut rest).await;
     room.blob(&BundleId::of(&bundle)).await.problem(ErrorCode::NotFound);
     // A thread may still be writing the last piece; it removes the file when it is done.
-    let removed = async {
-        while room.files() != 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(20), removed)
-        .await
-        .expect("nothing is kept");
+    until("nothing is kept", async || room.files() == 0).await;
 }
 
 #[tokio::test]
@@ -417,6 +410,16 @@ async fn a_blob_whose_file_was_damaged_is_never_served_whole() {
     }
     std::fs::write(&file, b"short").unwrap();
     room.blob(&id).await.problem(ErrorCode::Internal);
+    // Gone, a directory, and a way to a file of others, however right that is.
+    std::fs::remove_file(&file).unwrap();
+    room.blob(&id).await.problem(ErrorCode::Internal);
+    std::fs::create_dir(&file).unwrap();
+    room.blob(&id).await.problem(ErrorCode::Internal);
+    std::fs::remove_dir(&file).unwrap();
+    let elsewhere = room.hub.directory.path().join("elsewhere");
+    std::fs::write(&elsewhere, &bundle).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    room.blob(&id).await.problem(ErrorCode::Internal);
 }
 
 /// Readers that stand still hold a few pieces each, however long the blob is.
@@ -452,12 +455,14 @@ async fn downloads_that_stand_still_hold_little() {
         readers.push(reader);
     }
     let (mut peak, mut quiet) = (hub.peak_kib(), 0);
-    while quiet < QUIET {
+    until("it holds no more than before", async || {
         alice.get(paths::HEALTH).await.expect(200).json::<serde_json::Value>();
         let now = hub.peak_kib();
         quiet = if now == peak { quiet + 1 } else { 0 };
         peak = now;
-    }
+        quiet == QUIET
+    })
+    .await;
     let grown = peak.saturating_sub(before);
     assert!(grown < MOST_KIB, "{grown} KiB for {READERS} readers");
     // They were at it all the time.

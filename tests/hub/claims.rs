@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use parler_hub::Clock;
 use parler_protocol::api::{ClaimRenewed, ClaimedJob, JobList, JobState, Posted};
@@ -16,7 +15,7 @@ use crate::services::{
     ask, claim, claim_for_long, dispatch, fence, id, job_part, jobs, post, receipt, serve, service, signed, unseen,
     until_it_waits,
 };
-use crate::support::{Agent, Push, TestHub, bytes, text_message};
+use crate::support::{Agent, Push, TestHub, bytes, text_message, until};
 
 /// The lease is judged when the message is stored, however long its bytes take to come.
 #[tokio::test]
@@ -61,9 +60,10 @@ async fn a_word_whose_bytes_come_too_late_is_too_late() {
         .unwrap();
     // The message is read and judged once its blob has a file.
     let files = hub.directory.path().join("hub/blobs/tmp");
-    while std::fs::read_dir(&files).unwrap().next().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the blob has a file", async || {
+        std::fs::read_dir(&files).unwrap().next().is_some()
+    })
+    .await;
     hub.pass(limits::MIN_LEASE);
     stream.write_all(last).await.unwrap();
     let mut answer = String::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parler_protocol::paths;
 
-use crate::support::{TestHub, raw, text_message};
+use crate::support::{TestHub, in_time, raw, text_message};
 
 #[tokio::test]
 async fn waiting_readers_are_sent_home_and_idle_connections_closed() {
@@ -35,8 +35,7 @@ async fn waiting_readers_are_sent_home_and_idle_connections_closed() {
         .expect("no reader is waited for")
         .unwrap()
         .unwrap();
-    while let Some(answer) = waiting.join_next().await {
-        let answer = answer.unwrap();
+    for answer in in_time("an answer to each", waiting.join_all()).await {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
     drop(idle);

@@ -2,7 +2,7 @@
 
 use parler_protocol::{ErrorCode, paths};
 
-use crate::support::{TestHub, raw, text_message};
+use crate::support::{TestHub, in_time, raw, text_message};
 
 async fn status(hub: &TestHub, head: &str) -> u16 {
     let answer = raw(hub.address, format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await;
@@ -144,6 +144,8 @@ async fn ambiguous_framing_ends_the_connection() {
         ("an unknown encoding", "Transfer-Encoding: xchunked", "0\r\n\r\n"),
         ("a folded header", "X-Folded: a\r\n b", ""),
         ("a NUL in a header", "X-Nul: a\0b", ""),
+        ("a carriage return in a header", "X-Cr: a\rb", ""),
+        ("a blank before the colon", "Content-Length : 4", "{}  "),
     ] {
         let request = format!("POST /v1/session HTTP/1.1\r\n{host}\r\n{json}\r\n{head}\r\n\r\n{body}{behind}");
         let answer = raw(hub.address, request.as_bytes()).await;
@@ -177,9 +179,15 @@ async fn a_client_that_trickles_is_given_up() {
         let mut stream = tokio::net::TcpStream::connect(hub.address).await.unwrap();
         stream.write_all(begin).await.unwrap();
         let mut got = Vec::new();
-        stream.read_to_end(&mut got).await.unwrap();
-        assert!(!String::from_utf8_lossy(&got).contains("200 OK"));
+        let ended = in_time("its end", stream.read_to_end(&mut got)).await;
+        // Without a word: nobody has asked anything yet.
+        assert_eq!((ended.unwrap(), got.as_slice()), (0, &b""[..]));
     }
+    // It was not the hub that ended.
+    assert_eq!(
+        status(&hub, &format!("GET /healthz HTTP/1.1\r\nHost: {}", hub.address)).await,
+        200
+    );
     // A body that stops coming.
     let request = format!(
         "POST /v1/session HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parler_client::{
     Client, ClientError, ClientOptions, Deadlines, Hinted, Identity, NoSessionCache, Revived, Streamed,
 };
+use parler_harness::DEADLINE;
 use parler_hub::{Clock, LocalPolicy};
 use parler_protocol::api::RoomHints;
 use parler_protocol::{AgentKey, ErrorCode, HubId, RoomName, Seq, paths};
@@ -18,8 +19,6 @@ use tokio::sync::mpsc;
 use crate::client::{blocking, client};
 use crate::support::{Agent, TestHub, text_message};
 
-/// Longest any one hint may take.
-const DEADLINE: Duration = Duration::from_secs(30);
 const RESTARTS: usize = 5;
 
 /// A client whose patience with a silent stream is this.

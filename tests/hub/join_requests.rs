@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::membership::{end, members, room_of_three};
 use crate::streams::Stream;
-use crate::support::{Agent, Answer, TestHub, text_message};
+use crate::support::{Agent, Answer, TestHub, text_message, until};
 
 async fn gated(agent: &Agent, room: &RoomName) -> InviteCreated {
     let invite = json!({ "room": room, "approve": true, "maxUses": 3 });
@@ -190,15 +190,14 @@ async fn on_the_local_hub_the_owners_word_counts_too() {
     let (left, read) = tokio::join!(
         async {
             // It is counted as soon as it waits.
-            loop {
+            until("it waits", async || {
                 let list: MemberList = alice.get(&paths::members(&room)).await.expect(200).json();
                 let waits = |member: &parler_protocol::api::Member| {
                     member.id == carol.id() && member.wake == parler_protocol::api::WakePath::Stream
                 };
-                if list.members.iter().any(waits) {
-                    break;
-                }
-            }
+                list.members.iter().any(waits)
+            })
+            .await;
             end(&carol, &room, carol.id()).await.status
         },
         carol.get(&waited)

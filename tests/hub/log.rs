@@ -62,6 +62,7 @@ async fn a_reader_from_message_1_computes_the_head_that_everybody_is_told() {
             .await
             .expect(200);
         let page: Page = answer.json();
+        assert!(!page.messages.is_empty(), "a page that leads nowhere");
         for stored in answer.messages() {
             chain = chain.next(&stored);
             assert_eq!(heads[after as usize].h, chain);

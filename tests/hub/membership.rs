@@ -10,13 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::streams::Stream;
-use crate::support::{Agent, Answer, Push, TestHub, bytes, text_message};
+use crate::support::{Agent, Answer, Push, TestHub, bytes, in_time, text_message};
 use crate::tokens;
 
 /// Rounds of each race.
 const ROUNDS: usize = 12;
-/// Longest that anything may take.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Three agents in a room that the first of them owns.
 pub(crate) async fn room_of_three(hub: &TestHub) -> ([Agent; 3], RoomName) {
@@ -313,13 +311,16 @@ async fn what_is_under_way_ends_with_the_membership() {
     // The stream of hints goes on for its other rooms.
     let mine = bob.create_room("mine").await.room;
     let mut hints = hints;
-    loop {
-        let hint = hints.event().await;
-        if hint.name == "hint" {
-            assert_eq!(hint.json()["room"], mine.as_str());
-            break;
+    let hint = async {
+        loop {
+            let hint = hints.event().await;
+            if hint.name == "hint" {
+                break hint;
+            }
         }
-    }
+    };
+    let hint = in_time("a hint", hint).await;
+    assert_eq!(hint.json()["room"], mine.as_str());
 }
 
 #[tokio::test]
@@ -416,33 +417,32 @@ async fn begin_download(agent: &Agent, path: &str) -> TcpStream {
 
 /// Reads until this has come, and no more than it has to.
 async fn wait_for_text(stream: &mut TcpStream, text: &str) {
-    let mut read = Vec::new();
-    while !read.ends_with(text.as_bytes()) {
-        let byte = tokio::time::timeout(DEADLINE, stream.read_u8()).await.expect(text);
-        read.push(byte.unwrap());
-    }
+    let coming = async {
+        let mut read = Vec::new();
+        while !read.ends_with(text.as_bytes()) {
+            read.push(stream.read_u8().await.unwrap());
+        }
+    };
+    in_time(text, coming).await;
 }
 
 async fn rest(stream: &mut TcpStream) -> String {
     let mut buffer = vec![0; 64 << 10];
-    let count = tokio::time::timeout(DEADLINE, stream.read(&mut buffer))
-        .await
-        .expect("an answer")
-        .unwrap();
+    let count = in_time("an answer", stream.read(&mut buffer)).await.unwrap();
     String::from_utf8_lossy(&buffer[..count]).into_owned()
 }
 
 /// How many bytes come until the connection ends.
 async fn rest_bytes(stream: &mut TcpStream) -> usize {
     let mut buffer = vec![0; 1 << 20];
-    let mut all = 0;
-    loop {
-        match tokio::time::timeout(DEADLINE, stream.read(&mut buffer))
-            .await
-            .expect("an end")
-        {
-            Ok(0) | Err(_) => return all,
-            Ok(count) => all += count,
+    let coming = async {
+        let mut all = 0;
+        loop {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return all,
+                Ok(count) => all += count,
+            }
         }
-    }
+    };
+    in_time("an end", coming).await
 }

@@ -7,7 +7,7 @@ use hyper::Request;
 use parler_protocol::{BundleId, ErrorCode, paths};
 use rustix::process::Signal;
 
-use crate::support::{Agent, Answer, Push, RunningProgram, oid, request, text_message};
+use crate::support::{Agent, Answer, Push, RunningProgram, oid, request, text_message, until};
 
 const DOCUMENT: &str = include_str!("../../docs/operating.md");
 
@@ -120,28 +120,29 @@ async fn what_is_open_is_counted_while_it_is() {
     let room = alice.create_room("r").await.room;
     let open = async |name: &str| measure(metrics).await[&format!("parler_hub_{name}")] as u64;
     // Connections that their client has closed are closed here some time soon.
-    while (open("connections").await, open("streams").await) != (0, 0) {
-        tokio::task::yield_now().await;
-    }
+    until("nothing is open", async || {
+        (open("connections").await, open("streams").await) == (0, 0)
+    })
+    .await;
 
     let stream = open_request(&alice, &paths::stream(&room)).await;
     let poll = open_request(&alice, &format!("{}?wait=50", paths::messages(&room))).await;
     // Nobody is told when the hub has begun to wait.
-    while open("long_polls").await != 1 {
-        tokio::task::yield_now().await;
-    }
-    while (open("connections").await, open("streams").await) != (2, 1) {
-        tokio::task::yield_now().await;
-    }
+    until("somebody waits", async || open("long_polls").await == 1).await;
+    until("both are open", async || {
+        (open("connections").await, open("streams").await) == (2, 1)
+    })
+    .await;
     drop((stream, poll));
-    while (
-        open("connections").await,
-        open("streams").await,
-        open("long_polls").await,
-    ) != (0, 0, 0)
-    {
-        tokio::task::yield_now().await;
-    }
+    until("nothing is open any more", async || {
+        let counts = (
+            open("connections").await,
+            open("streams").await,
+            open("long_polls").await,
+        );
+        counts == (0, 0, 0)
+    })
+    .await;
 }
 
 /// A connection on which a request has been sent, and which stays open.

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::blobs::LARGE;
-use crate::support::{Agent, Push, TestHub, ask_closing, bytes, oid, text_message};
+use crate::support::{Agent, Push, TestHub, ask_closing, bytes, in_time, oid, text_message, until};
 
 /// A room of two, and a message of one of them with a bundle that is kept in a file.
 struct Stage {
@@ -57,6 +57,18 @@ impl Stage {
     }
 
     /// Waits until what the hub wrote down before is there to be told: one thread writes, in order.
+    /// What is told from here on, once it is so.
+    async fn once(&self, now: Receipts, what: &str, is_so: impl Fn(&Receipts) -> bool) -> Receipts {
+        let told = async {
+            let mut now = now;
+            while !is_so(&now) {
+                now = self.after(&now).await;
+            }
+            now
+        };
+        in_time(what, told).await
+    }
+
     async fn settle(&self) {
         let text = text_message("a message behind it");
         let posted = self.alice.post(&paths::messages(&self.room.room), &text).await;
@@ -120,10 +132,9 @@ async fn each_step_of_a_reader_is_told_as_it_is_taken() {
     });
     assert_eq!(waited.expect(200).seqs(), [stage.seq.get() + 1]);
     // The log has grown and the wait is over, in either order.
-    let mut quiet = stage.after(&waits).await;
-    while reader(&quiet).wake == WakePath::Stream {
-        quiet = stage.after(&quiet).await;
-    }
+    let quiet = stage
+        .once(waits, "the wait is over", |now| reader(now).wake != WakePath::Stream)
+        .await;
     stage.hub.pass(Duration::from_secs(5));
     let (fetched, ()) = tokio::join!(stage.after(&quiet), stage.fetch(None));
     assert_eq!(reader(&fetched).fetched, Some(true));
@@ -175,10 +186,10 @@ async fn a_download_that_nobody_reads_is_not_fetched() {
     drop(stalled);
     // Cut off is not to the end either, and what went out before is no part that is missing later.
     stage.fetch(Some("bytes=1024-")).await;
-    let mut now = stage.receipts().await;
-    while reader(&now).fetched == Some(false) {
-        now = stage.after(&now).await;
-    }
+    let now = stage.receipts().await;
+    stage
+        .once(now, "it is fetched", |now| reader(now).fetched != Some(false))
+        .await;
 }
 
 #[tokio::test]
@@ -192,10 +203,14 @@ async fn bundles_in_one_answer_are_each_fetched() {
     answer.expect(200).head();
     assert_eq!(reader(&after).fetched, Some(true));
     let mut now = receipts(&stage.alice, &stage.room.room, second, "").await;
-    while reader(&now).fetched == Some(false) {
-        let query = format!("?wait=55&since={}", now.version);
-        now = receipts(&stage.alice, &stage.room.room, second, &query).await;
-    }
+    until("the second is fetched", async || {
+        if reader(&now).fetched == Some(false) {
+            let query = format!("?wait=55&since={}", now.version);
+            now = receipts(&stage.alice, &stage.room.room, second, &query).await;
+        }
+        reader(&now).fetched != Some(false)
+    })
+    .await;
     // A text has nothing to fetch.
     let text = stage
         .alice
@@ -225,9 +240,9 @@ async fn streams_are_a_way_to_be_woken_while_they_are_open() {
             .await
             .expect(201)
             .head();
-        while reader(&known).wake == WakePath::Stream {
-            known = stage.after(&known).await;
-        }
+        known = stage
+            .once(known, "the stream is over", |now| reader(now).wake != WakePath::Stream)
+            .await;
     }
 }
 

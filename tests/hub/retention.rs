@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::check::{assert_clean, sql};
-use crate::support::{Agent, Answer, Push, RunningProgram, bytes, oid, program, text_message};
+use crate::support::{Agent, Answer, Push, RunningProgram, bytes, oid, program, text_message, until};
 
 /// A blob of this size is kept in a file.
 const LARGE: usize = 100_000;
@@ -369,7 +369,8 @@ async fn a_hub_gives_up_what_is_old_while_it_serves() {
     let path = paths::messages(&filled.room.room);
     // Somebody writes all the while; what is written gets old as well.
     let mut written = 0;
-    let gone = loop {
+    let mut gone = Vec::new();
+    until("two bundles are gone", async || {
         filled
             .alice
             .post(&path, &text_message("on and on"))
@@ -378,11 +379,10 @@ async fn a_hub_gives_up_what_is_old_while_it_serves() {
             .head();
         written += 1;
         let now: Pushes = pushes(&filled.alice, &filled.room, "").await.expect(200).json();
-        match now.dropped {
-            Some(gone) if gone.len() == 2 => break gone,
-            _ => tokio::task::yield_now().await,
-        }
-    };
+        gone = now.dropped.unwrap_or_default();
+        gone.len() == 2
+    })
+    .await;
     assert!(gone.contains(&id("dead")));
     let dropped = async |filled: &Filled| {
         let log = log(&filled.alice, &filled.room).await;
@@ -391,13 +391,9 @@ async fn a_hub_gives_up_what_is_old_while_it_serves() {
             .count()
     };
     // Besides the texts and the file that were there.
-    while dropped(&filled).await < 3 + written {
-        tokio::task::yield_now().await;
-    }
+    until("all of it is dropped", async || dropped(&filled).await >= 3 + written).await;
     // The file was stored by an earlier run, so nobody is about to refer to it.
-    while file(&filled.data, "dead").exists() {
-        tokio::task::yield_now().await;
-    }
+    until("the file is gone", async || !file(&filled.data, "dead").exists()).await;
     assert_clean(&filled.data);
     filled
         .alice

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::client::{blocking, client};
 use crate::fixtures::{assert_shape, fixture};
-use crate::support::{Agent, Answer, Push, TestHub, text_message};
+use crate::support::{Agent, Answer, Push, TestHub, text_message, until};
 
 pub(crate) fn service() -> ServiceName {
     "review".parse().unwrap()
@@ -124,14 +124,13 @@ pub(crate) async fn jobs(agent: &Agent) -> Vec<JobSummary> {
 
 /// Waits until this agent waits for a job.
 pub(crate) async fn until_it_waits(member: &Agent, seq: Seq, waits: &Agent) {
-    loop {
+    until("somebody waits for a job", async || {
         let path = paths::receipts(&service().room(), seq);
         let receipts: Receipts = member.get(&path).await.expect(200).json();
         let reader = receipts.readers.iter().find(|reader| reader.id == waits.id());
-        if reader.is_some_and(|reader| reader.wake == WakePath::Stream) {
-            return;
-        }
-    }
+        reader.is_some_and(|reader| reader.wake == WakePath::Stream)
+    })
+    .await;
 }
 
 #[tokio::test]

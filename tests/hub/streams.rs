@@ -1,7 +1,7 @@
 //! Streams: a room's log as it grows, and hints about all rooms.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -9,6 +9,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use parler_client::Streamed;
+use parler_harness::DEADLINE;
 use parler_hub::LocalPolicy;
 use parler_protocol::{ErrorCode, MessageId, RoomName, Seq, paths};
 use serde_json::{Value, json};
@@ -16,10 +17,7 @@ use tokio::net::TcpStream;
 
 use crate::client::{blocking, client};
 use crate::fixtures::assert_shape;
-use crate::support::{Agent, TestHub, text_message};
-
-/// Longest any one event may take.
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::support::{Agent, TestHub, in_time, text_message};
 
 /// An event, as its lines say.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -85,7 +83,7 @@ impl Stream {
 
     /// The next event or comment, or the end.
     async fn next(&mut self) -> Option<Event> {
-        tokio::time::timeout(DEADLINE, self.read()).await.expect("an event")
+        in_time("an event", self.read()).await
     }
 
     async fn read(&mut self) -> Option<Event> {
@@ -113,21 +111,27 @@ impl Stream {
 
     /// The next event that says something.
     pub(crate) async fn event(&mut self) -> Event {
-        loop {
-            let event = self.next().await.expect("no end yet");
-            if !event.name.is_empty() {
-                return event;
+        let coming = async {
+            loop {
+                let event = self.read().await.expect("no end yet");
+                if !event.name.is_empty() {
+                    return event;
+                }
             }
-        }
+        };
+        in_time("an event that says something", coming).await
     }
 
     /// Reads on to the end, and tells what came before.
     pub(crate) async fn end(mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        while let Some(event) = self.next().await {
-            events.push(event);
-        }
-        events
+        let coming = async {
+            let mut events = Vec::new();
+            while let Some(event) = self.read().await {
+                events.push(event);
+            }
+            events
+        };
+        in_time("the end of the stream", coming).await
     }
 }
 
@@ -173,9 +177,7 @@ async fn each_message_comes_once_in_order_however_often_a_stream_is_cut() {
         }
     }
     assert!(streams > 3);
-    while let Some(sent) = senders.join_next().await {
-        sent.unwrap();
-    }
+    in_time("all is sent", senders.join_all()).await;
     let log = bob
         .get(&format!("{}?after=0&limit=1000", paths::messages(&room)))
         .await
@@ -243,7 +245,9 @@ async fn bytes_arrive_as_they_were_stored() {
         let mut stream = client.stream(&room, Some(Seq::ZERO)).unwrap();
         assert_eq!(stream.head().seq, Seq::new(4));
         let mut streamed = Vec::new();
+        let begun = Instant::now();
         while streamed.len() < 4 {
+            assert!(begun.elapsed() < DEADLINE, "{} of them came", streamed.len());
             if let Streamed::Message { seq, raw } = stream.next().unwrap().expect("no end yet") {
                 assert_eq!(seq, Seq::new(streamed.len() as u64 + 1));
                 streamed.push(raw.get().as_bytes().to_vec());

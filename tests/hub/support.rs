@@ -2,6 +2,7 @@
 
 mod agent;
 mod answer;
+mod deadline;
 mod http;
 mod hub;
 mod noise;
@@ -11,6 +12,7 @@ mod push;
 
 pub(crate) use agent::Agent;
 pub(crate) use answer::Answer;
+pub(crate) use deadline::{in_time, until};
 pub(crate) use http::{ask_closing, cut_off, raw, request};
 pub(crate) use hub::TestHub;
 pub(crate) use noise::bytes;

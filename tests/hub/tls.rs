@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{RunningProgram, TestHub, program};
+use crate::support::{RunningProgram, TestHub, in_time, program};
 
 /// A certificate for `localhost` that nobody vouches for, in files.
 struct Identity {
@@ -60,9 +60,12 @@ async fn ask(stream: &mut TlsStream<TcpStream>, port: u16) {
     let request = format!("GET /healthz HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    while !answer.ends_with(b"}") {
-        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
-    }
+    let coming = async {
+        while !answer.ends_with(b"}") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+        }
+    };
+    in_time("an answer", coming).await;
     assert!(answer.starts_with(b"HTTP/1.1 200 "));
 }
 

@@ -9,7 +9,7 @@ use parler_protocol::{AgentKey, BundleId, ErrorCode, Message, TokenScope, Verdic
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Agent, Answer, Push, TestHub, oid, openapi, text_message};
+use crate::support::{Agent, Answer, Push, TestHub, in_time, oid, openapi, text_message};
 
 /// What each call asks of a token: any of these scopes. Every other call is closed to all of them.
 const OPEN: &[(&str, &str, &[&str])] = &[
@@ -329,6 +329,19 @@ async fn each_end_of_a_token_is_told() {
     bob.get(paths::TOKEN).await.problem(ErrorCode::Unauthenticated);
 }
 
+/// Reads on until this was heard.
+async fn hear(stream: &mut tokio::net::TcpStream, heard: &mut String, words: &str) {
+    let coming = async {
+        while !heard.contains(words) {
+            let mut piece = [0; 1024];
+            let length = stream.read(&mut piece).await.unwrap();
+            assert_ne!(length, 0, "{heard}");
+            heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+        }
+    };
+    in_time(words, coming).await;
+}
+
 #[tokio::test]
 async fn a_reader_whose_token_ends_hears_no_more() {
     let hub = TestHub::start().await;
@@ -371,12 +384,7 @@ async fn a_reader_whose_token_was_made_anew_hears_no_more() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut heard = String::new();
-    while !heard.contains("retry: ") {
-        let mut piece = [0; 1024];
-        let length = stream.read(&mut piece).await.unwrap();
-        assert_ne!(length, 0, "{heard}");
-        heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
-    }
+    hear(&mut stream, &mut heard, "retry: ").await;
     let polled = format!("{}?after=0&wait=30", paths::messages(&build.room));
     let waiting = tokio::spawn(async move { leaked.get(&polled).await });
     alice
@@ -393,13 +401,8 @@ async fn a_reader_whose_token_was_made_anew_hears_no_more() {
     // Which of the two depends on whether it waited already when the token ended.
     let answer = waiting.await.unwrap();
     assert!(matches!(answer.status, 401 | 404), "{answer:?}");
-    while !heard.contains("the token has ended") {
-        let mut piece = [0; 1024];
-        let length = stream.read(&mut piece).await.unwrap();
-        assert_ne!(length, 0, "{heard}");
-        heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
-        assert!(!heard.contains("secret"), "{heard}");
-    }
+    hear(&mut stream, &mut heard, "the token has ended").await;
+    assert!(!heard.contains("secret"), "{heard}");
     let page = renewed.get(&format!("{}?after=0", paths::messages(&build.room))).await;
     assert_eq!(page.expect(200).seqs(), [1]);
 }

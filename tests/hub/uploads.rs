@@ -11,7 +11,7 @@ use parler_protocol::{BundleId, ErrorCode, Seq, limits, paths};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Agent, Answer, Push, TestHub, bytes, oid, raw};
+use crate::support::{Agent, Answer, Push, TestHub, bytes, oid, raw, until};
 
 const SIZE: usize = (1 << 20) + 7;
 
@@ -326,9 +326,7 @@ async fn a_newer_request_takes_an_upload_over_and_no_bytes_mix() {
     let stalled = tokio::spawn(async move { raw(address, stalled.as_bytes()).await });
     // Until the hub has it in its hands: the file grows only when somebody else asks.
     let asked = async || -> UploadProgress { room.alice.get(&room.path(&upload)).await.expect(200).json() };
-    while asked().await.offset < 500 {
-        tokio::task::yield_now().await;
-    }
+    until("the hub has half of it", async || asked().await.offset >= 500).await;
     let answer = stalled.await.unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 409 ") && answer.contains("upload_offset") && answer.contains("connection: close"),

@@ -418,6 +418,35 @@ mod tests {
     }
 
     #[test]
+    fn the_first_signature_counts_and_has_the_one_form() {
+        let place = Place::new();
+        let changed = |change: &dyn Fn(&mut Vec<Value>)| {
+            let message = place.stored(&place.sign(&draft()), |value| {
+                change(value["parts"].as_array_mut().unwrap())
+            });
+            verify(&message, &place.hub)
+        };
+        let unknown = Verdict::Invalid(VerifyError::UnknownForm);
+        for (field, value) in [
+            ("alg", json!("rsa")),
+            ("alg", json!("Ed25519")),
+            ("v", json!(2)),
+            ("sig", json!("AAAA")),
+        ] {
+            assert_eq!(changed(&|parts| parts[3][field] = value.clone()), unknown, "{field}");
+        }
+        let second = |parts: &[Value]| {
+            let mut sig = parts[3].clone();
+            sig["sig"] = json!(BASE64.encode(&[7; 64]));
+            sig
+        };
+        // What stands behind it says nothing, and what stands before it does not stand for it.
+        assert_eq!(changed(&|parts| parts.push(second(parts))), Verdict::Valid);
+        let mismatch = Verdict::Invalid(VerifyError::Mismatch);
+        assert_eq!(changed(&|parts| parts.insert(0, second(parts))), mismatch);
+    }
+
+    #[test]
     fn packing_again_is_the_same_request_and_other_refs_are_not() {
         let parts = |bundle: &[u8], oid: char| {
             let id = BundleId::of(bundle);

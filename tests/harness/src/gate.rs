@@ -102,6 +102,12 @@ impl Gate {
         let mut line = Vec::new();
         let mut byte = [0];
         while byte != *b"\n" {
+            let mut come = [PollFd::new(&self.arrived, PollFlags::IN)];
+            assert_eq!(
+                poll(&mut come, Some(&patience())),
+                Ok(1),
+                "half of a line came to the gate"
+            );
             self.arrived.read_exact(&mut byte).expect("a pipe");
             line.extend(byte);
         }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 pub use self::signing_key::{SigningKey, base64url};
+use crate::DEADLINE;
 
 /// What the issuer's runners ask for a token with.
 const BEARER: &str = "runner-secret-5e1f";
@@ -166,6 +167,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 fn answer(mut stream: TcpStream, shared: &Mutex<Shared>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(DEADLINE))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut first, mut has_bearer) = (String::new(), false);
     reader.read_line(&mut first)?;

@@ -2,9 +2,12 @@
 //! refs that each change found where the one before left them.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use parler_client::{Client, ReadFrom};
 use parler_protocol::{ChainHash, Head, HubId, Message, MessageId, Oid, Part, RefName, RoomName, Seq, verify};
+
+use crate::DEADLINE;
 
 /// A room's whole log, checked.
 #[derive(Debug)]
@@ -39,7 +42,9 @@ pub fn read_log(calls: &Client, hub: &HubId, room: &RoomName) -> ReadLog {
     let mut refs = BTreeMap::new();
     let mut chain = ChainHash::start(hub, room);
     let mut after = Seq::default();
+    let begun = Instant::now();
     loop {
+        assert!(begun.elapsed() < DEADLINE, "the log has no end: {after}");
         let from = ReadFrom {
             after: Some(after),
             limit: None,

@@ -5,6 +5,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
+
+use crate::DEADLINE;
 
 /// A request, as it came.
 #[derive(Debug, Clone)]
@@ -131,6 +134,8 @@ impl LyingProxy {
 impl Shared {
     /// Whoever goes away in the middle is nobody to complain to.
     fn serve(&self, client: TcpStream) -> Option<()> {
+        // Nobody is waited for longer than a test waits.
+        client.set_read_timeout(Some(DEADLINE)).ok()?;
         let mut reader = BufReader::new(client.try_clone().ok()?);
         let (line, headers) = read_head(&mut reader)?;
         let mut asked = Asked {
@@ -148,6 +153,7 @@ impl Shared {
         }
 
         let mut hub = TcpStream::connect(lock(&self.hub).as_str()).ok()?;
+        hub.set_read_timeout(Some(DEADLINE)).ok()?;
         let kept: Vec<_> = asked
             .headers
             .iter()
@@ -170,8 +176,10 @@ impl Shared {
             Lie::Truth => client.write_all(&answer).ok(),
             Lie::Instead(other) => client.write_all(&other).ok(),
             Lie::Endless(first, more) => {
+                client.set_write_timeout(Some(DEADLINE)).ok()?;
                 client.write_all(&first).ok()?;
-                while client.write_all(&more).is_ok() {}
+                let begun = Instant::now();
+                while begun.elapsed() < DEADLINE && client.write_all(&more).is_ok() {}
                 None
             }
         }

@@ -9,10 +9,15 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Agent, Answer};
+use super::{Agent, Answer, in_time};
 
 /// Sends a request as it is and reads the whole answer.
 pub(crate) async fn request(address: SocketAddr, request: Request<Bytes>) -> Answer {
+    let asked = format!("{} {}", request.method(), request.uri());
+    in_time(&asked, answered(address, request)).await
+}
+
+async fn answered(address: SocketAddr, request: Request<Bytes>) -> Answer {
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
@@ -36,7 +41,8 @@ pub(crate) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    let read = in_time("the end of the connection", stream.read_to_end(&mut answer)).await;
+    read.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -57,7 +63,7 @@ pub(crate) async fn ask_closing(agent: &Agent, method: &str, path: &str, body: &
 /// What comes until the connection ends, however it does: the length that the answer announces, and its body.
 pub(crate) async fn cut_off(mut stream: TcpStream) -> (usize, Vec<u8>) {
     let mut got = Vec::new();
-    let _ = stream.read_to_end(&mut got).await;
+    let _ = in_time("the end of the connection", stream.read_to_end(&mut got)).await;
     let end = got.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     let body = got.split_off(end);
     let head = String::from_utf8(got).unwrap().to_ascii_lowercase();

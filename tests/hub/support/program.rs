@@ -4,17 +4,15 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
+use parler_harness::DEADLINE;
 use parler_protocol::{HubId, paths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Agent;
-
-/// Longest that something is waited for in the log.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// The program with nothing in its environment.
 pub(crate) fn program() -> Command {
@@ -52,7 +50,7 @@ impl RunningProgram {
             .stderr(Stdio::piped());
         further(&mut command);
         let mut child = command.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let log: Arc<(Mutex<String>, Condvar)> = Arc::default();
         let written = Arc::clone(&log);
@@ -65,11 +63,25 @@ impl RunningProgram {
                 line.clear();
             }
         });
+        let (tell, lines) = mpsc::channel();
+        // Whoever listened is gone once it serves.
+        std::thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| tell.send(line))
+        });
         let mut said = Vec::new();
         let address = loop {
-            let Some(Ok(line)) = stdout.next() else {
-                reader.join().unwrap();
-                panic!("it does not listen: {}", log.0.lock().unwrap());
+            let line = match lines.recv_timeout(DEADLINE) {
+                Ok(line) => line,
+                Err(why) => {
+                    if why == RecvTimeoutError::Timeout {
+                        child.kill().unwrap();
+                    }
+                    reader.join().unwrap();
+                    panic!("it does not listen: {}", log.0.lock().unwrap());
+                }
             };
             let address = line.strip_prefix("listening on ").and_then(|url| url.split_once("://"));
             match address {
@@ -119,7 +131,7 @@ impl RunningProgram {
     pub(crate) fn wait_for_log(&self, words: &str) {
         let log = self.log.0.lock().unwrap();
         let is_missing = |log: &mut String| !log.contains(words);
-        let (log, waited) = self.log.1.wait_timeout_while(log, LONGEST, is_missing).unwrap();
+        let (log, waited) = self.log.1.wait_timeout_while(log, DEADLINE, is_missing).unwrap();
         assert!(!waited.timed_out(), "{words} is not in {log}");
     }
 
