@@ -8,6 +8,8 @@ mod child;
 mod concurrent;
 mod held_back;
 mod joined;
+#[cfg(target_os = "linux")]
+mod limits;
 mod many_pins;
 mod rejected;
 mod repository;

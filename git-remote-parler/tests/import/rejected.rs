@@ -430,7 +430,7 @@ fn imports_within_a_quarantine_of_git_are_refused() {
 }
 
 /// One object of a pack: kind, size, and the bytes between them and the deflated content.
-fn packed(kind: u8, base: &[u8], content: &[u8]) -> Vec<u8> {
+pub fn packed(kind: u8, base: &[u8], content: &[u8]) -> Vec<u8> {
     let mut size = content.len();
     let mut bytes = vec![(kind << 4) | (size & 15) as u8];
     size >>= 4;
@@ -445,7 +445,7 @@ fn packed(kind: u8, base: &[u8], content: &[u8]) -> Vec<u8> {
     deflate.finish().unwrap()
 }
 
-fn pack_of(objects: &[Vec<u8>]) -> Vec<u8> {
+pub fn pack_of(objects: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = b"PACK\0\0\0\x02".to_vec();
     bytes.extend_from_slice(&(objects.len() as u32).to_be_bytes());
     bytes.extend(objects.concat());
@@ -455,7 +455,7 @@ fn pack_of(objects: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-fn varint(mut number: u64) -> Vec<u8> {
+pub fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number > 127 {
         bytes.push((number & 127) as u8 | 0x80);
