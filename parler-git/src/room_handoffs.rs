@@ -26,6 +26,8 @@ pub(crate) struct RoomHandoffs<'a> {
     at: Seq,
     /// What it says of handoffs.
     pub(crate) ledger: Ledger,
+    /// Its refs and bundles, where they were read to find the handoff.
+    pub(crate) pushes: Option<Room>,
 }
 
 impl<'a> RoomHandoffs<'a> {
@@ -43,6 +45,7 @@ impl<'a> RoomHandoffs<'a> {
             },
             at: after,
             ledger: Ledger::default(),
+            pushes: None,
         };
         handoffs.read_on()?;
         Ok(handoffs)
@@ -149,7 +152,8 @@ fn about_bundle<'a>(
     };
     // Nobody can have spoken of it before it came.
     let since = read.state.bundle(&id).map(|bundle| bundle.seq).unwrap_or_default();
-    let handoffs = RoomHandoffs::read(context, client, room, start(since, before))?;
+    let mut handoffs = RoomHandoffs::read(context, client, room, start(since, before))?;
+    handoffs.pushes = Some(read);
     let about = handoffs.ledger.about(&id);
     let current: Vec<Seq> = about
         .iter()

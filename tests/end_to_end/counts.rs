@@ -94,6 +94,41 @@ fn a_handoff_of_a_bundle_of_the_room_reads_it_once() {
     }
 }
 
+/// It is read once, whatever is named by an id: the handoff, by its bundle, and the result.
+#[test]
+fn a_receipt_with_a_bundle_of_the_room_reads_it_once() {
+    let world = world();
+    let Counted { work, bobs, counter } = counted(&world);
+    work.commit("b.txt", "two\n");
+    let push = "push --quiet -o next=look team HEAD:refs/heads/try";
+    work.git(push).success();
+    bobs.git("fetch --quiet team").success();
+    let log = work.user().parler("recv --all --room try --json").success().json();
+    let ids: Vec<_> = log["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| {
+            let mut blobs = message["parts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|part| part["blob"].as_str());
+            blobs.next().unwrap().to_owned()
+        })
+        .collect();
+    let [first, second] = ids.as_slice() else {
+        panic!("{ids:?}")
+    };
+    for (verb, result) in [("accept", second), ("done", first)] {
+        let receipt = format!("parler {verb} {second} --bundle {result} --room try");
+        let (requests, _) = cost(&bobs, &counter, &receipt);
+        let of_pushes = requests.iter().filter(|request| request.contains("/pushes"));
+        assert_eq!(of_pushes.count(), 1, "{requests:#?}");
+        assert_eq!(requests.len(), 3, "{requests:#?}");
+    }
+}
+
 #[test]
 fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
     let world = world();

@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context, args: &Handoff, output: &mut Output) -> Res
     context.require_sent()?;
     instruction.check_revised(context, &client, &room)?;
     let subject = match &args.bundle {
-        Some(named) => find_subject(context, &client, &room, named)?,
+        Some(named) => find_subject(context, &client, (&room, None), named)?,
         None => Subject::Nothing,
     };
     let request = match subject {
@@ -124,7 +124,7 @@ pub(super) fn queued_bundle(context: &Context, room: &RoomName, named: Option<&s
     }
     match context
         .client()
-        .and_then(|client| find_subject(context, &client, room, named))
+        .and_then(|client| find_subject(context, &client, (room, None), named))
     {
         Ok(Subject::Bundle(id, _)) => Ok(Some(id)),
         Ok(_) => Err(has_to_be_pushed()),
@@ -138,14 +138,21 @@ pub(super) fn queued_bundle(context: &Context, room: &RoomName, named: Option<&s
 }
 
 /// A bundle of the room where one has that id, else a revision of the repository; both at once is not for us to decide.
-pub(super) fn find_subject(context: &Context, client: &Client, room: &RoomName, named: &str) -> Result<Subject> {
+/// Reads the room, unless it was read a moment ago.
+pub(super) fn find_subject(
+    context: &Context,
+    client: &Client,
+    (room, read): (&RoomName, Option<Room>),
+    named: &str,
+) -> Result<Subject> {
     let reference = Reference::parse(named).and_then(|reference| reference.prefix);
     let local = match context.repository_if_any() {
         Some(repository) => local_name(repository, named)?,
         None => None,
     };
     if let Some(prefix) = &reference {
-        let found = match Room::read(client, room, &context.room_cache()) {
+        let read = read.map_or_else(|| Room::read(client, room, &context.room_cache()), Ok);
+        let found = match read {
             Ok(read) => one_bundle(&read, prefix)?.map(|id| (id, read)),
             // A push may make the room; a bundle cannot be in it.
             Err(git_remote_parler::room::RoomError::Unknown { .. }) if local.is_some() => None,

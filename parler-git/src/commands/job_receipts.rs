@@ -3,6 +3,7 @@
 
 use git_remote_parler::base::BasePolicy;
 use git_remote_parler::push::{Force, PushPolicy, PushReport, PushRequest, RefChange, RoomLookup};
+use git_remote_parler::room::Room;
 use git_remote_parler::signing::sign_for_room;
 use parler_client::{Client, ClientError};
 use parler_protocol::{BundleId, Draft, ErrorCode, Part, Seq, ServiceName, TaskPart, TaskStatus};
@@ -18,11 +19,11 @@ use crate::pushing::{Destination, push};
 use crate::text;
 use crate::worker::{Claim, Claims, look_at, result_ref};
 
-/// Says it. `seq` is the job's number.
+/// Says it. `seq` is the job's number, `pushes` the room's refs and bundles where they were read a moment ago.
 pub(super) fn run(
     context: &Context,
     client: &Client,
-    service: &ServiceName,
+    (service, pushes): (&ServiceName, Option<Room>),
     (status, seq): (TaskStatus, Seq),
     args: &Receipt,
     note: Option<String>,
@@ -54,7 +55,7 @@ pub(super) fn run(
     };
     let (room, key) = (service.room(), args.idempotency_key.as_deref());
     let subject = match &args.bundle {
-        Some(named) => find_subject(context, client, &room, named)?,
+        Some(named) => find_subject(context, client, (&room, pushes), named)?,
         None => Subject::Nothing,
     };
     let told = match subject {

@@ -42,25 +42,34 @@ pub(super) fn run(context: &Context, status: TaskStatus, args: &Receipt, output:
     context.require_sent()?;
     // What a result hands back to its requester is a handoff as any other.
     if let Some(service) = &of_service
-        && let Some(job) = jobs::find(context, &client, service, &reference)?
+        && let Some((job, pushes)) = jobs::find(context, &client, service, &reference)?
     {
         return match status {
             TaskStatus::Cancelled if args.bundle.is_some() => {
                 Err(Error::usage("a job that is called off has no result").then("leave out --bundle"))
             }
             TaskStatus::Cancelled => cancel_job::run(&client, service, &job, note, key, output),
-            _ => job_receipts::run(context, &client, service, (status, job.seq), args, note, output),
+            _ => job_receipts::run(
+                context,
+                &client,
+                (service, pushes),
+                (status, job.seq),
+                args,
+                note,
+                output,
+            ),
         };
     }
     if is_silent {
         return Err(says_why());
     }
-    let (handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
+    let (mut handoffs, seq) = find_handoff(context, &client, &reference, 0)?;
     output.warn(&context.trust().warnings());
+    let pushes = handoffs.pushes.take();
     let handoff = handoffs.get(seq)?;
     may_answer(&client, &handoffs, handoff, status)?;
     let subject = match &args.bundle {
-        Some(named) => find_subject(context, &client, &handoffs.room, named)?,
+        Some(named) => find_subject(context, &client, (&handoffs.room, pushes), named)?,
         None => Subject::Nothing,
     };
     let part = |result: Option<BundleId>| TaskPart {

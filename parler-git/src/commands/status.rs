@@ -68,7 +68,7 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
     let reference = Reference::require(what)?;
     let client = context.client()?;
     if let Some(service) = ServiceName::of_room(&context.room()?)
-        && let Some(summary) = jobs::find(context, &client, &service, &reference)?
+        && let Some((summary, _)) = jobs::find(context, &client, &service, &reference)?
     {
         let job = Job::of(&service, summary);
         return jobs::show(context, &client, job, args, deadline, output);

@@ -56,7 +56,7 @@ pub(super) fn run(context: &Context, args: &CiPost, output: &mut Output) -> Resu
         None => None,
     };
     let subject = match filled(args.bundle.as_ref()) {
-        Some(named) => find_subject(context, &client, &room, named)?,
+        Some(named) => find_subject(context, &client, (&room, None), named)?,
         None => Subject::Nothing,
     };
     let revision = match subject {

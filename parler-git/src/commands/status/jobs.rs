@@ -27,27 +27,29 @@ const MOST_ENDED: usize = 20;
 /// How long the log is waited for at least where a lease may end, of which no message tells: clocks may differ.
 const SHORTEST_WAIT: Duration = Duration::from_secs(2);
 
-/// The job of this name. None: there is none, so that it may be something else that is meant.
+/// The job of this name, and the room's refs and bundles where they were read to find it. None: there is none, so that it may
+/// be something else that is meant.
 pub(in crate::commands) fn find(
     context: &Context,
     client: &Client,
     service: &ServiceName,
     reference: &Reference,
-) -> Result<Option<JobSummary>> {
+) -> Result<Option<(JobSummary, Option<Room>)>> {
     if let Some(number) = reference.number
         && let Some(job) = ask(client, service, number)?
     {
-        return Ok(Some(job));
+        return Ok(Some((job, None)));
     }
     let Some(prefix) = &reference.prefix else {
         return Ok(None);
     };
     let read = Room::read(client, &service.room(), &context.room_cache())?;
     let bundle = one_bundle(&read, prefix)?.and_then(|id| read.state.bundle(&id));
-    match bundle {
-        Some(bundle) => ask(client, service, bundle.seq),
-        None => Ok(None),
-    }
+    let job = match bundle {
+        Some(bundle) => ask(client, service, bundle.seq)?,
+        None => None,
+    };
+    Ok(job.map(|job| (job, Some(read))))
 }
 
 /// The job of this number as the hub has it now.
