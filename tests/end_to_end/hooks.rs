@@ -32,14 +32,14 @@ const SENDERS: usize = 8;
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// What a host says and takes at one event.
-struct Event {
+pub(super) struct Event {
     host: &'static str,
     event: String,
     /// `input`, `output`, `text`.
     form: Value,
 }
 
-fn event(host: &str, event: &str) -> Event {
+pub(super) fn event(host: &str, event: &str) -> Event {
     let (host, forms) = HOSTS.into_iter().find(|(name, _)| *name == host).unwrap();
     let mut forms: Value = serde_json::from_str(forms).unwrap();
     Event {
@@ -81,7 +81,7 @@ impl Event {
 
     /// What it puts into the conversation: of the form that the host takes, and nothing else.
     #[track_caller]
-    fn says(&self, agent: &Agent<'_>, session: &str) -> String {
+    pub(super) fn says(&self, agent: &Agent<'_>, session: &str) -> String {
         let answer = self.call(agent, session).success();
         assert_eq!(answer.err(), "", "{answer:?}");
         let output = answer.json();
@@ -95,7 +95,7 @@ impl Event {
 
     /// It says nothing, and that all is well.
     #[track_caller]
-    fn is_silent(&self, agent: &Agent<'_>, session: &str) {
+    pub(super) fn is_silent(&self, agent: &Agent<'_>, session: &str) {
         let answer = self.call(agent, session).success();
         assert_eq!((answer.out(), answer.err()), ("", ""), "{} {}", self.host, self.event);
     }

@@ -89,6 +89,7 @@ mod tags;
 mod thin;
 mod tls;
 mod tokens;
+mod told_twice;
 mod traces;
 mod unsupported;
 mod untouched;

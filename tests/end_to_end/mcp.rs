@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::world;
 
 /// A host of the tools.
-struct Host {
+pub(super) struct Host {
     server: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
@@ -21,7 +21,7 @@ struct Host {
 }
 
 impl Host {
-    fn start(agent: &Agent<'_>) -> Self {
+    pub(super) fn start(agent: &Agent<'_>) -> Self {
         let mut host = Self::start_silently(agent);
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
         let answer = host.ask("initialize", hello);
@@ -92,7 +92,7 @@ impl Host {
     }
 
     /// The structured answer of a call that succeeds. Its text says the same.
-    fn done(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(super) fn done(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.call(tool, arguments);
         assert_ne!(result["isError"], true, "{result}");
         let text = result["content"][0]["text"].as_str().unwrap();
@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// Ends as a host does: by closing the server's stdin.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         self.stdin = None;
         assert!(self.server.wait().unwrap().success());
     }

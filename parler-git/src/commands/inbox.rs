@@ -137,6 +137,8 @@ struct Found {
     mentions: Vec<Item>,
     /// How many are jobs for the service whose room this is.
     jobs: usize,
+    /// How many the hub has told before.
+    said_before: usize,
 }
 
 /// A message for this agent.
@@ -194,10 +196,15 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
         handoffs: Vec::new(),
         mentions: Vec::new(),
         jobs: 0,
+        said_before: 0,
     };
     for entry in &page.entries {
         if entry.is_by(me) {
             found.unread -= 1;
+            continue;
+        }
+        if entry.said_before.is_some() {
+            found.said_before += 1;
             continue;
         }
         found.jobs += usize::from(is_job(entry));
@@ -265,6 +272,7 @@ struct RoomCount {
     handoffs: usize,
     mentions: usize,
     jobs: usize,
+    said_before: usize,
 }
 
 impl Inbox {
@@ -279,6 +287,7 @@ impl Inbox {
             handoffs: found.handoffs.len(),
             mentions: found.mentions.len(),
             jobs: found.jobs,
+            said_before: found.said_before,
         });
         self.handoffs.extend(found.handoffs);
         self.mentions.extend(found.mentions);
@@ -336,6 +345,9 @@ impl Inbox {
             if room.jobs > 0 {
                 counts.push(text::count(room.jobs as u64, "job"));
             }
+            if room.said_before > 0 {
+                counts.push(format!("{} said again by the hub", room.said_before));
+            }
             if room.unexamined > 0 {
                 counts.push(format!("{} of them not looked at", room.unexamined));
             }
@@ -354,7 +366,8 @@ impl Inbox {
         let room = |room: &RoomCount| {
             json!({
                 "room": room.room, "unread": room.unread, "unexamined": room.unexamined,
-                "handoffs": room.handoffs, "mentions": room.mentions, "jobs": room.jobs, "command": self.recv(&room.room),
+                "handoffs": room.handoffs, "mentions": room.mentions, "jobs": room.jobs, "saidBefore": room.said_before,
+                "command": self.recv(&room.room),
             })
         };
         json!({

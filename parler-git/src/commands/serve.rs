@@ -23,7 +23,7 @@ use crate::local_hub::LocalHub;
 use crate::output::Output;
 use crate::text;
 use crate::time::parse_ttl;
-use crate::worker::{Appetite, Argv, Bench, News, Orphans, Stop, Told, Yard, claim_until_stopped};
+use crate::worker::{Appetite, Argv, Bench, News, Orphans, Past, Stop, Told, Yard, claim_until_stopped};
 
 mod by_hand;
 
@@ -263,6 +263,7 @@ fn work(
         keep: orders.keep,
         yard: Yard::make(&orders.workdir)?,
         told: Told::new(answer.head),
+        past: Past::default(),
         stop: stop.clone(),
         orphans: Orphans::take_in(move || local.process().ok().flatten()),
         service,

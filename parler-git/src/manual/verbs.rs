@@ -517,7 +517,7 @@ const SERVE: &[Section] = &[
         "EXIT STATUS",
         &[Text(
             "0 after `--once` and `--retry`; of `--once` 1 where the job was called off, 5 where it was given back, for the hub \
-             cannot be reached, and 6 where it was too late. 3 where there is no such service, or none for this \
+             cannot be reached, 6 where it was too late, and 7 where the hub gives a job again. 3 where there is no such service, or none for this \
              agent to serve, 4 where it was not invited, 6 for `--retry` of a job that is not dead.",
         )],
     ),

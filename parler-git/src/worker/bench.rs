@@ -24,6 +24,7 @@ use super::adopted::Orphans;
 use super::command::{Prepared, Ran, run};
 use super::job::{Job, Refused, short};
 use super::lease::Lease;
+use super::past::Past;
 use super::place::{Place, Yard};
 use super::report::{Commits, Ended, Reporter, Told, Untold, Verdict, say_alone};
 use super::stop::{Busy, Stop, Wake};
@@ -72,6 +73,7 @@ pub(crate) struct Bench {
     pub(crate) keep: bool,
     pub(crate) yard: Yard,
     pub(crate) told: Told,
+    pub(crate) past: Past,
     pub(crate) stop: Stop,
     pub(crate) orphans: Orphans,
 }
@@ -163,6 +165,33 @@ impl Bench {
         let name = text::name(&job.requester.name);
         let head = format!("job {} of '{}' from {name}", job.seq(), self.service);
         let cache = self.yard.cache();
+        let unfinished = |kind, why: &str| News::Unfinished {
+            line: line_of(&head, why),
+            json: self.json(&job, None, why),
+            kind,
+        };
+        let give_back = |why: Option<String>| {
+            let why = match client.release_claim(&self.service, fence) {
+                Ok(()) => why,
+                Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
+            };
+            if let Some(why) = why {
+                tell(unfinished(ErrorKind::Unreachable, &why));
+            }
+        };
+        match self.past.look(client, &self.hub, &job) {
+            Ok(None) => {}
+            // What there is to say of it was said. The claim ends by itself.
+            Ok(Some(again)) => {
+                tell(unfinished(ErrorKind::Refused, &again.to_string()));
+                return Ok(());
+            }
+            Err(error) if error.kind == ErrorKind::Unreachable => {
+                give_back(Some(error.what().to_owned()));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         let remark = |why: String| tell(News::Remark(format!("{head}: {why}")));
         let place = self.yard.place(&self.service, fence)?;
         let reporter = Reporter {
@@ -178,20 +207,6 @@ impl Bench {
             Ok(outcome) => outcome,
             Err(error) => self.blame(error, &job, &place, tell)?,
         };
-        let unfinished = |kind, why: &str| News::Unfinished {
-            line: line_of(&head, why),
-            json: self.json(&job, None, why),
-            kind,
-        };
-        let give_back = |why: Option<String>| {
-            let why = match client.release_claim(&self.service, fence) {
-                Ok(()) => why,
-                Err(error) => Some(format!("it was not given back: {}", Error::from(error).what())),
-            };
-            if let Some(why) = why {
-                tell(unfinished(ErrorKind::Unreachable, &why));
-            }
-        };
         match outcome {
             Outcome::GiveBack(why) => give_back(why),
             Outcome::Late(why) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),
@@ -199,7 +214,10 @@ impl Bench {
             Outcome::Verdict(verdict) => {
                 let is_kept = self.keep && verdict.status == TaskStatus::Failed;
                 match reporter.end(&job, *verdict) {
-                    Ok(ended) => tell(self.ended(&job, &head, &ended)),
+                    Ok(ended) => {
+                        self.past.note_end(&job, ended.posted.seq);
+                        tell(self.ended(&job, &head, &ended));
+                    }
                     Err(untold) => {
                         match untold {
                             Untold::Late(why) => tell(unfinished(ErrorKind::Conflict, &format!("too late, {why}"))),

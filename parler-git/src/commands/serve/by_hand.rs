@@ -16,7 +16,7 @@ use crate::output::{BANNER, Output, styled};
 use crate::screen;
 use crate::text::{self, Extent};
 use crate::view::{When, render_parts, verbatim};
-use crate::worker::{Claim, Claimer, Claims, Job, Lease, Standing, Stop, Told, say_alone};
+use crate::worker::{Claim, Claimer, Claims, Job, Lease, Past, Standing, Stop, Told, say_alone};
 
 use super::LEAVING;
 
@@ -42,6 +42,7 @@ pub(super) fn run(
         client,
         service,
         told: Told::new(answer.head),
+        past: Past::default(),
         claims: Claims::of(&context.home, &client.hub_id()?, client),
         lease,
         stop: &stop,
@@ -70,6 +71,7 @@ struct Desk<'a> {
     client: &'a Client,
     service: &'a ServiceName,
     told: Told,
+    past: Past,
     claims: Claims,
     lease: Duration,
     stop: &'a Stop,
@@ -118,6 +120,11 @@ impl Desk<'_> {
                 return Ok(());
             }
         };
+        if let Some(again) = self.past.look(self.client, &self.client.hub_id()?, &job)? {
+            // What there is to say of it was said. The claim ends by itself.
+            output.remark(&format!("job {seq} of '{}': {again}", self.service));
+            return Ok(());
+        }
         let (held, to) = ((self.service, fence), (job.id, &job.requester));
         match say_alone(self.client, &self.told, held, to, TaskStatus::Accepted, None) {
             Err(error) if error.code() == Some(ErrorCode::StaleFence) => {
