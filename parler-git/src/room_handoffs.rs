@@ -4,12 +4,14 @@
 use git_remote_parler::room::Room;
 use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
-use parler_protocol::{AgentId, BundleIdPrefix, Head, HubId, RoomName, Seq};
+use parler_protocol::{AgentId, BundleIdPrefix, Head, HubId, Part, RoomName, Seq};
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handoffs::{Handoff, Ledger};
+use crate::log_entry::LogEntry;
 use crate::naming::{Reference, one_bundle};
+use crate::retold::Retold;
 use crate::room_log::read_page;
 use crate::text;
 
@@ -28,6 +30,7 @@ pub(crate) struct RoomHandoffs<'a> {
     pub(crate) ledger: Ledger,
     /// Its refs and bundles, where they were read to find the handoff.
     pub(crate) pushes: Option<Room>,
+    retold: Retold,
 }
 
 impl<'a> RoomHandoffs<'a> {
@@ -46,6 +49,7 @@ impl<'a> RoomHandoffs<'a> {
             at: after,
             ledger: Ledger::default(),
             pushes: None,
+            retold: Retold::default(),
         };
         handoffs.read_on()?;
         Ok(handoffs)
@@ -59,6 +63,10 @@ impl<'a> RoomHandoffs<'a> {
             self.room = page.room;
             self.head = page.head;
             trust.read_on(&self.hub, &self.room, me, self.at, &mut page.entries);
+            // What the hub tells again is no handoff to answer.
+            let log = (&self.hub, &self.room);
+            self.retold
+                .mark(self.context, self.client, log, &mut page.entries, is_handoff)?;
             page.entries.iter().for_each(|entry| self.ledger.add(entry));
             match page.entries.last() {
                 Some(last) => self.at = last.seq,
@@ -85,6 +93,14 @@ impl<'a> RoomHandoffs<'a> {
     pub(crate) fn get(&self, seq: Seq) -> Result<&Handoff> {
         self.ledger.handoff(seq).ok_or_else(|| no_handoff(&self.room, seq))
     }
+}
+
+fn is_handoff(entry: &LogEntry) -> bool {
+    let parts = entry.unverified().map(|message| message.parts.as_slice());
+    parts
+        .unwrap_or_default()
+        .iter()
+        .any(|part| matches!(part, Part::Handoff(_)))
 }
 
 fn no_handoff(room: &RoomName, seq: Seq) -> Error {

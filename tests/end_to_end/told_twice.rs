@@ -165,6 +165,23 @@ fn an_inbox_counts_what_is_told_again_and_is_not_led_by_it() {
     assert_eq!(inbox["rooms"][0]["saidBefore"], 2);
 }
 
+/// Whoever answers it would answer the first once more, which may have ended.
+#[test]
+fn what_is_told_again_is_not_answered() {
+    let world = world();
+    let desk = desk(&world);
+    desk.bob.parler("done 1 --room try").success();
+    assert_eq!(tell_again(&world, &desk.alice, ("try", 1), "try"), 3);
+    for receipt in ["accept 3", "done 3", "decline 3 --note no", "fail 3 --note no"] {
+        let refused = desk.bob.parler(&*format!("{receipt} --room try")).code(3);
+        assert!(refused.one_error_line().contains("message 3"), "{refused:?}");
+    }
+    desk.alice.parler("status 3 --room try").code(3);
+    let stands = json_of(&desk.alice, "status 1 --room try --json");
+    assert_eq!(stands["state"], "done", "{stands:#}");
+    assert_eq!(stands["receipts"].as_array().unwrap().len(), 1, "{stands:#}");
+}
+
 #[test]
 fn a_watcher_marks_what_is_told_again_and_is_not_led_by_it() {
     let world = world();
