@@ -400,6 +400,7 @@ impl Context {
 
     /// Says in an error about a key that the hub has not let in whose key that is, and how to act as another agent.
     pub(crate) fn naming_the_agent(&self, error: Error) -> Error {
+        let error = self.naming_the_token(error);
         if !error.is_stranger() {
             return error;
         }

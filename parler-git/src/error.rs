@@ -223,9 +223,12 @@ impl Error {
             return Self::new(ErrorKind::NotFound, what)
                 .then(format!("git parler serve {service}, or ask for an invite"));
         }
-        Self::new(ErrorKind::NotFound, format_args!("no room '{room}' that you belong to")).then(format!(
-            "git parler join CODE, or make it: git parler invite --group {room}"
-        ))
+        let what = format_args!("no room '{room}' that you belong to");
+        let next = format!("git parler join CODE, or make it: git parler invite --group {room}");
+        Self {
+            code: Some(ErrorCode::NotFound),
+            ..Self::new(ErrorKind::NotFound, what).then(next)
+        }
     }
 
     /// The line after `parler: `, escaped: part of it may come from elsewhere.

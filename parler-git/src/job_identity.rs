@@ -106,7 +106,7 @@ impl JobIdentity {
         let (Some(address), Some(bearer)) = (&self.runner_address, &self.runner_bearer) else {
             let what = "this job has no identity token to show";
             return Err(Error::new(ErrorKind::NotAuthorised, what).then(
-                "on GitHub, permissions: id-token: write; on GitLab, id_tokens: PARLER_ID_TOKEN; elsewhere PARLER_OIDC_TOKEN",
+                "on GitHub, permissions: id-token: write; on GitLab, id_tokens: PARLER_ID_TOKEN; elsewhere PARLER_OIDC_TOKEN; or a PARLER_TOKEN, which is not there either",
             ));
         };
         let audience = self.audience.as_ref().map(|audience| audience.to_string_lossy());

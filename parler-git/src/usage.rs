@@ -73,13 +73,14 @@ fn first_line(error: &clap::Error) -> String {
     first.strip_prefix("error: ").unwrap_or(first).to_owned()
 }
 
-/// The verb of a command line, as far as it can be told without knowing which options take a value.
+/// The verb of a command line, and the verb below it, as far as both can be told without knowing which options take a value.
 fn verb(arguments: &[OsString]) -> Option<String> {
-    let known = clap::Command::get_subcommands;
-    let command = <crate::cli::Cli as clap::CommandFactory>::command();
-    options(arguments)
-        .find(|argument| known(&command).any(|verb| verb.get_name() == *argument))
-        .map(str::to_owned)
+    let program = <crate::cli::Cli as clap::CommandFactory>::command();
+    let mut words = options(arguments);
+    let verb = words.find_map(|word| program.find_subcommand(word))?;
+    let below = words.find_map(|word| verb.find_subcommand(word));
+    let below = below.map(|below| format!(" {}", below.get_name())).unwrap_or_default();
+    Some(format!("{}{below}", verb.get_name()))
 }
 
 /// What stands before a `--`, without the program's name.
@@ -128,6 +129,14 @@ mod tests {
             ),
             ("git-parler rooms x", "'x' is not known here; git parler rooms -h"),
             ("git-parler join A B", "'B' is not known here; git parler join -h"),
+            (
+                "git-parler ci --room x post --json",
+                "--status <STATUS> is missing; git parler ci post -h",
+            ),
+            (
+                "git-parler ci annotate --format html",
+                "--format <FORMAT>: 'html' is none of github, gitlab, junit, sarif; git parler ci annotate -h",
+            ),
         ] {
             assert_eq!(line(arguments), said);
         }

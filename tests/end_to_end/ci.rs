@@ -260,6 +260,34 @@ fn another_word_under_the_same_key_is_a_conflict() {
 }
 
 #[test]
+fn a_job_that_was_given_no_token_is_told_so() {
+    let world = world();
+    let stage = Stage::set(&world);
+    let checkout = stage.checkout("work");
+    let job = stage.job(&checkout, 1);
+    let lacks = "this job has no PARLER_TOKEN";
+    for job in [job.with("PARLER_TOKEN", ""), job.without("PARLER_TOKEN")] {
+        for line in [
+            "ci post --room build --status success",
+            "status --room build --commit HEAD",
+            "send --room build x",
+        ] {
+            let told = job.parler(line).either();
+            assert!(!told.is_success() && told.one_error_line().contains(lacks), "{told:?}");
+        }
+        let oidc = job.parler("ci post --oidc --room build --status success").code(4);
+        assert!(oidc.one_error_line().contains("or a PARLER_TOKEN"), "{oidc:?}");
+        // Somebody who is no job, or whom somebody chose, may join.
+        for other in [job.without("GITHUB_ACTIONS"), job.with("PARLER_AGENT", "worker")] {
+            let told = other.parler("status --room build --commit HEAD").either();
+            let line = told.one_error_line();
+            assert!(!told.is_success() && line.contains("git parler join"), "{told:?}");
+            assert!(!line.contains(lacks), "{told:?}");
+        }
+    }
+}
+
+#[test]
 fn a_hub_that_goes_away_is_tried_again_and_then_told() {
     let world = world();
     let proxy = CuttingProxy::listen();

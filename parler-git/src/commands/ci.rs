@@ -3,7 +3,6 @@
 use git_remote_parler::repository::{Repository, RepositoryError};
 use parler_protocol::Oid;
 
-use crate::ci::environment::CiEnvironment;
 use crate::cli::{Ci, CiVerb};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,11 +16,6 @@ pub(super) fn run(context: &Context, args: &Ci, output: &mut Output) -> Result<(
         CiVerb::Annotate(args) => annotate::run(context, args, output),
         CiVerb::Post(args) => post::run(context, args, output),
     }
-}
-
-/// The CI system that runs this process, if one does.
-fn environment(context: &Context) -> Option<CiEnvironment> {
-    CiEnvironment::of(|name| context.environment.filled(name)?.to_str().map(str::to_owned))
 }
 
 /// The commit that a revision names; one that is not here by its full id.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use parler_client::{Client, ClientOptions, Identity, NoSessionCache};
 use parler_protocol::api::{ExchangeIdentity, TokenCreated};
-use parler_protocol::{AccessToken, AgentKey, RoomName};
+use parler_protocol::{AccessToken, AgentKey, ErrorCode, RoomName};
 
 use super::Context;
+use crate::agents::NameSource;
+use crate::ci::environment::CiEnvironment;
 use crate::error::{Error, Result};
 use crate::hubs::{self, HubChoice};
 use crate::identity::random_seed;
@@ -26,6 +28,27 @@ impl Context {
     /// The token by which this process speaks, as far as it has one.
     pub(crate) fn token_at_hand(&self) -> Option<&AccessToken> {
         self.token.get()
+    }
+
+    /// The CI system that runs this process, if one does.
+    pub(crate) fn ci_environment(&self) -> Option<CiEnvironment> {
+        CiEnvironment::of(|name| self.environment.filled(name)?.to_str().map(str::to_owned))
+    }
+
+    /// What a job lacks that the hub does not know and for which nobody chose an agent is no invite.
+    pub(super) fn naming_the_token(&self, error: Error) -> Error {
+        let is_shut_out = matches!(error.code(), Some(ErrorCode::NotAdmitted | ErrorCode::NotFound));
+        let is_token = self.shows_identity || self.token.get().is_some();
+        if !is_shut_out || is_token || self.ci_environment().is_none() {
+            return error;
+        }
+        if matches!(self.agent(), Ok((_, source)) if !matches!(source, NameSource::Place)) {
+            return error;
+        }
+        let what = format_args!("{}, and this job has no PARLER_TOKEN", error.what()).to_string();
+        Error::new(error.kind, what).then(
+            "set it from the secrets, which jobs of forks and, on GitLab, of branches that are not protected may not get; or PARLER_OIDC=1",
+        )
     }
 
     /// What makes this process a job, for people.

@@ -16,7 +16,7 @@ use parler_protocol::{
 };
 use serde_json::{Value, json};
 
-use super::{environment, named_commit};
+use super::named_commit;
 use crate::ci::environment::CiEnvironment;
 use crate::ci::findings::{Findings, fit_text};
 use crate::ci::report::{MAX_REPORT_BYTES, Report, ReportFormat};
@@ -110,7 +110,7 @@ struct Word {
 
 impl Word {
     fn read(context: &Context, args: &CiPost, output: &mut Output) -> Result<Self> {
-        let job = environment(context);
+        let job = context.ci_environment();
         let repository = context.repository_if_any();
         let secrets = Secrets::of(
             &context.environment,

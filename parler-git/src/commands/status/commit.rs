@@ -136,7 +136,10 @@ impl Found<'_> {
         let short = &self.commit.to_string()[..SHORT_OID_DIGITS];
         let missing: Vec<_> = self.statuses.missing(self.required);
         let named: Vec<_> = missing.iter().map(|context| text::name(context.as_str())).collect();
-        let still = if has_waited { " still" } else { "" };
+        let (still, nobody) = match has_waited {
+            true => (" still", "still nobody"),
+            false => ("", "nobody"),
+        };
         let error = match self.verdict {
             Verdict::Good => return Ok(()),
             Verdict::Bad => {
@@ -155,11 +158,11 @@ impl Found<'_> {
                 Error::new(ErrorKind::NotFound, what)
             }
             Verdict::Missing if named.is_empty() => {
-                let what = format!("nobody has{still} said how commit {short} stands in '{room}'");
+                let what = format!("{nobody} has said how commit {short} stands in '{room}'");
                 Error::new(ErrorKind::NotFound, what)
             }
             Verdict::Missing => {
-                let what = format!("nobody has{still} said of commit {short}: {}", named.join(", "));
+                let what = format!("{nobody} has said of commit {short}: {}", named.join(", "));
                 Error::new(ErrorKind::NotFound, what)
             }
         };
