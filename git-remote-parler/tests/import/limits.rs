@@ -30,6 +30,7 @@ fn a_child_has_the_limits_that_were_set_last() {
     let program = GitProgram::at(sandbox.script("program", script));
     let git = Git::new(program, GitEnvironment::new(sandbox.variables()));
     let command = git.command(Side::Import, "test").limits(limits(64 * MIB, 70));
+    let command = command.patience(Duration::from_secs(60));
     let mut child = command.spawn().unwrap();
     // Less as well as more, of memory. Of time only less: more takes a right that not everybody has.
     let mut told = String::new();
