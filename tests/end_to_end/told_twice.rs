@@ -3,7 +3,7 @@
 //! command runs for it, and it is said.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parler_harness::{Agent, LocalHub, Running, World, look_for};
 use parler_protocol::ChainHash;
@@ -16,28 +16,22 @@ use super::hooks::event;
 use super::mcp::Host;
 use super::serve::{Stage, script, stage};
 use super::watching::{interrupt, lines};
-use super::world;
+use super::{hub_server, world};
+
+/// What a hub stores, while it does not run.
+struct Data(Connection);
 
 /// The local hub of a world, between two of its lives.
 struct Silent<'w> {
     world: &'w World,
     user: Agent<'w>,
     hub: LocalHub,
-    data: Connection,
+    data: Data,
 }
 
-impl<'w> Silent<'w> {
-    /// Ends the hub.
-    fn end(world: &'w World, user: &Agent<'w>) -> Self {
-        let hub = LocalHub::of(user);
-        hub.kill(world);
-        let data: PathBuf = user.parler_home().join("data/hub/rooms/hub.db");
-        Self {
-            world,
-            user: user.clone(),
-            hub,
-            data: Connection::open(data).unwrap(),
-        }
+impl Data {
+    fn of(directory: &Path) -> Self {
+        Self(Connection::open(directory.join("hub.db")).unwrap())
     }
 
     /// Puts a message of one room behind the log of another, or of the same, and gives its number there.
@@ -45,14 +39,14 @@ impl<'w> Silent<'w> {
         let said =
             "SELECT body, agent, digest, is_push FROM messages JOIN rooms USING (room) WHERE key = ?1 AND seq = ?2";
         let (body, agent, digest, is_push): (Vec<u8>, i64, Vec<u8>, i64) = self
-            .data
+            .0
             .query_row(said, params![from, seq.cast_signed()], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })
             .unwrap();
         let ends = "SELECT room, head_seq, head_h FROM rooms WHERE key = ?1";
         let (room, last, head): (i64, i64, [u8; 32]) = self
-            .data
+            .0
             .query_row(ends, [to], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .unwrap();
         let body = String::from_utf8(body).unwrap();
@@ -74,10 +68,10 @@ impl<'w> Silent<'w> {
             is_push,
             told.as_bytes()
         ];
-        assert_eq!(self.data.execute(insert, row).unwrap(), 1);
+        assert_eq!(self.0.execute(insert, row).unwrap(), 1);
         let update = "UPDATE rooms SET head_seq = ?2, head_h = ?3 WHERE room = ?1";
         assert_eq!(
-            self.data
+            self.0
                 .execute(update, params![room, number.cast_signed(), &h.as_bytes()[..]])
                 .unwrap(),
             1
@@ -87,7 +81,7 @@ impl<'w> Silent<'w> {
 
     /// Offers the message of this number as a job, to whoever asks next.
     fn offer(&self, room: &str, seq: u64) {
-        self.data
+        self.0
             .execute(
                 "INSERT INTO jobs (message, room, seq, requester, state)
                  SELECT message, room, seq, agent, 'waiting' FROM messages JOIN rooms USING (room) WHERE key = ?1 AND seq = ?2
@@ -95,6 +89,20 @@ impl<'w> Silent<'w> {
                 params![room, seq.cast_signed()],
             )
             .unwrap();
+    }
+}
+
+impl<'w> Silent<'w> {
+    /// Ends the hub.
+    fn end(world: &'w World, user: &Agent<'w>) -> Self {
+        let hub = LocalHub::of(user);
+        hub.kill(world);
+        Self {
+            world,
+            user: user.clone(),
+            hub,
+            data: Data::of(&user.parler_home().join("data/hub/rooms")),
+        }
     }
 
     /// Starts the hub again.
@@ -109,7 +117,7 @@ impl<'w> Silent<'w> {
 /// Tells message `seq` of a room again, in `to`, and gives its number there.
 fn tell_again(world: &World, user: &Agent<'_>, said: (&str, u64), to: &str) -> u64 {
     let silent = Silent::end(world, user);
-    let number = silent.tell(said, to);
+    let number = silent.data.tell(said, to);
     silent.begin();
     number
 }
@@ -335,8 +343,8 @@ fn a_job_under_another_number_is_not_run_again() {
     let service = Service::new(&world);
     let first = service.one_done();
     let silent = Silent::end(&world, &service.stage.alice);
-    let second = silent.tell(("svc.test", first), "svc.test");
-    silent.offer("svc.test", second);
+    let second = silent.data.tell(("svc.test", first), "svc.test");
+    silent.data.offer("svc.test", second);
     silent.begin();
     let before = service.stage.log().len();
     // Not by who has run it, and not by who has not.
@@ -345,7 +353,7 @@ fn a_job_under_another_number_is_not_run_again() {
         refused.says(&format!("the hub gives it again, it is the same as message {first}"));
         assert_eq!(service.runs(), 1);
         let silent = Silent::end(&world, &service.stage.alice);
-        silent.offer("svc.test", second);
+        silent.data.offer("svc.test", second);
         silent.begin();
     }
     // What was said of the first stands, and nothing is said of it again.
@@ -371,7 +379,7 @@ fn a_job_that_has_ended_is_not_run_again() {
     let done = service.stage.said("done")[0]["seq"].as_u64().unwrap();
     for worker in [&service.stage.bob, &world.agent("carol")] {
         let silent = Silent::end(&world, &service.stage.alice);
-        silent.offer("svc.test", job);
+        silent.data.offer("svc.test", job);
         silent.begin();
         let refused = service.worker(worker).wait().code(7);
         refused.says(&format!("the hub gives it again, and message {done} says how it ended"));
@@ -389,9 +397,9 @@ fn a_worker_goes_on_behind_what_is_given_again() {
     let first = service.stage.ask("test it");
     worker.wait_for_output(|out| lines(out).len() == 1);
     let silent = Silent::end(&world, &service.stage.alice);
-    let second = silent.tell(("svc.test", first), "svc.test");
-    silent.offer("svc.test", first);
-    silent.offer("svc.test", second);
+    let second = silent.data.tell(("svc.test", first), "svc.test");
+    silent.data.offer("svc.test", first);
+    silent.data.offer("svc.test", second);
     silent.begin();
     let third = service.stage.ask("test another");
     let said = lines(&worker.wait_for_output(|out| lines(out).len() == 4));
@@ -413,6 +421,42 @@ fn a_worker_goes_on_behind_what_is_given_again() {
     interrupt(worker);
 }
 
+/// With a token that may not read the log it knows what it was given itself.
+#[test]
+fn a_worker_that_may_not_read_the_log_runs_nothing_again() {
+    let world = world();
+    let mut hub = hub_server::start(&world);
+    let stage = stage(&world);
+    let stage = Stage {
+        bob: stage.bob.on(&hub),
+        alice: stage.alice.on(&hub),
+        ..stage
+    };
+    stage.make_service();
+    let create = "token create builds --room svc.test --can claim --ttl 1h";
+    let made = stage.bob.parler(create).success();
+    let job = world.user().on(&hub).with("PARLER_TOKEN", made.word());
+    let runs = world.path().join("runs");
+    let command = script(&world, "note", &format!("echo run >>'{}'", runs.display()));
+    let worker = stage.start(&job, &["--json"], &[&command]);
+    worker.wait_for_errors(|said| said.contains("serving 'test'"));
+    let first = stage.ask("test it");
+    worker.wait_for_output(|out| lines(out).len() == 1);
+    hub.kill();
+    let data = Data::of(hub.data());
+    let second = data.tell(("svc.test", first), "svc.test");
+    data.offer("svc.test", first);
+    data.offer("svc.test", second);
+    drop(data);
+    hub.restart();
+    stage.ask("test another");
+    let said = lines(&worker.wait_for_output(|out| lines(out).len() == 4));
+    let of: Vec<_> = said.iter().map(|ended| ended["status"].as_str()).collect();
+    assert_eq!(of, [Some("done"), None, None, Some("done")], "{said:#?}");
+    assert_eq!(fs::read_to_string(runs).unwrap().lines().count(), 2);
+    interrupt(worker);
+}
+
 /// A job whose worker has died has not ended, and stands where it stood.
 #[test]
 fn a_job_whose_worker_was_lost_is_run_again() {
@@ -427,7 +471,7 @@ fn a_job_whose_worker_was_lost_is_run_again() {
     worker.signal_group(Signal::KILL);
     drop(worker);
     let silent = Silent::end(&world, &service.stage.alice);
-    silent.offer("svc.test", job);
+    silent.data.offer("svc.test", job);
     silent.begin();
     service
         .worker(&service.stage.bob)
