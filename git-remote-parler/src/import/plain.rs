@@ -265,7 +265,8 @@ mod tests {
         ]);
         assert!(!is_plain_tree(&tree), "a name is there twice");
         let tree = tree_without(&tree, b"160000 a\0");
-        let cases: [(&str, Vec<u8>, fn(&[u8]) -> bool); 2] = [
+        type IsPlain = fn(&[u8]) -> bool;
+        let cases: [(&str, Vec<u8>, IsPlain); 2] = [
             ("commit", a_commit(), |content| commit(content, HASH).is_some()),
             ("tree", tree, is_plain_tree),
         ];
