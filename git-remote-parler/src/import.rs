@@ -398,11 +398,10 @@ impl<'r> Import<'r> {
     ) -> Result<(Standing, Vec<gix::ObjectId>), ImportError> {
         let tips: Vec<Oid> = members.iter().flat_map(Received::tips).collect();
         let prerequisites: Vec<Oid> = members.iter().flat_map(|bundle| &bundle.external).copied().collect();
-        // Where objects may be missing on purpose, what git makes of that counts.
-        let is_partial = self.repository.promisor()?.is_some();
-        let vouched = match is_partial {
-            true => None,
-            false => group.vouched(&tips, &prerequisites, &self.stores),
+        let vouched = if self.may_vouch(&prerequisites)? {
+            group.vouched(&tips, &prerequisites, &self.stores)
+        } else {
+            None
         };
         let pack = group.finish().map_err(not_joined)?;
         let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
@@ -428,6 +427,18 @@ impl<'r> Import<'r> {
             (false, false) => Standing::Open,
         };
         Ok((standing, vouched.unwrap_or_default()))
+    }
+
+    /// Whether what we see of the repository is what git would judge by. Nobody may have judged a prerequisite that no
+    /// ref names, and where objects may be missing on purpose it counts what git makes of that.
+    fn may_vouch(&self, prerequisites: &[Oid]) -> Result<bool, ImportError> {
+        if self.repository.promisor()?.is_some() || !self.stores.see_what_git_sees() {
+            return Ok(false);
+        }
+        let asked: HashSet<&Oid> = prerequisites.iter().collect();
+        let named = self.repository.refs_where("refs/", |_, oid| asked.contains(oid))?;
+        let named: HashSet<&Oid> = named.iter().map(|local| &local.oid).collect();
+        Ok(named.len() == asked.len())
     }
 
     fn start_intake(&self, pack: intake::Pack) -> Result<Intake<'_>, ImportError> {
@@ -478,8 +489,13 @@ impl<'r> Import<'r> {
             limits: &self.limits,
         };
         let proof = context.prove(&claim, local)?;
-        // Where git did not look through them somebody may have removed them meanwhile.
-        if self.vouched.iter().all(|id| self.stores.holds(id)) {
+        if self.vouched.is_empty() {
+            return Ok(proof);
+        }
+        // Where git did not look through them somebody may have removed them meanwhile. What was opened before knows them
+        // from the index of a pack that may be gone.
+        let stores = Stores::open(self.repository, &self.quarantine).map_err(ImportError::storage)?;
+        if self.vouched.iter().all(|id| stores.holds(id)) {
             Ok(proof)
         } else {
             Err(ImportError::storage(quarantine::removed_meanwhile()))

@@ -68,8 +68,8 @@ impl Group {
         self.joined.member_with(oid.as_bytes())
     }
 
-    /// Its objects, if they need no git to be judged. `tips` are those of its bundles, `prerequisites` what these find in
-    /// the repository.
+    /// Its objects and those here that they rest on, if they need no git to be judged. `tips` are those of its bundles,
+    /// `prerequisites` what these find in the repository.
     pub(super) fn vouched(&self, tips: &[Oid], prerequisites: &[Oid], stores: &Stores) -> Option<Vec<ObjectId>> {
         let ids = |oids: &[Oid]| -> Option<Vec<ObjectId>> {
             let id = |oid: &Oid| ObjectId::try_from(oid.as_bytes()).ok();
@@ -77,7 +77,8 @@ impl Group {
         };
         let objects = self.joined.objects()?;
         let prerequisites = ids(prerequisites)?.into_iter().collect();
-        vouches(&objects, &ids(tips)?, &prerequisites, stores).then(|| objects.into_keys().collect())
+        let here = vouches(&objects, &ids(tips)?, &prerequisites, stores)?;
+        Some(objects.into_keys().chain(here).collect())
     }
 
     /// The pack that brings all of them.

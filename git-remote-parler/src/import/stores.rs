@@ -68,6 +68,14 @@ impl Stores {
         stores.find_map(|store| store.try_header(id).ok().flatten().map(|header| header.size))
     }
 
+    /// Whether git looks into the same directories. It follows alternates of alternates in its own way, and not for long.
+    pub(super) fn see_what_git_sees(&self) -> bool {
+        let alternates = |store: &Handle| store.store_ref().alternate_db_paths();
+        self.own.iter().all(|store| {
+            alternates(store).is_ok_and(|paths| paths.iter().all(|path| !path.join("info/alternates").exists()))
+        })
+    }
+
     /// Whether the object has come, or was here: git does not write again what is here.
     pub(super) fn holds(&self, id: &oid) -> bool {
         let mut stores = std::iter::once(&self.quarantine).chain(&self.own);

@@ -25,29 +25,35 @@ const READ_BYTES: u64 = 64 << 20; // 64 MiB
 const MOST_BESIDE: usize = 8;
 /// How deep a tree may lie in others.
 const MOST_DEPTH: usize = 64;
+/// How many files of the repository may be named where they were not before. Each takes a look at the disk.
+const MOST_HERE: usize = 10_000;
 
 /// Objects that came together, by their names.
 pub(super) type Objects = HashMap<ObjectId, Arc<Object>>;
 
-/// Whether all of the objects are plain, the tips are commits among them, and everything that these reach is among them,
-/// or in the repository, as long as the prerequisites are complete there. False says nothing.
+/// Files of the repository on which this rests besides the prerequisites, if all of the objects are plain, the tips are
+/// commits among them, and everything that these reach is among them, or in the repository, as long as the prerequisites
+/// are complete there. None says nothing.
 pub(super) fn vouches(
     objects: &Objects,
     tips: &[ObjectId],
     prerequisites: &HashSet<ObjectId>,
     stores: &Stores,
-) -> bool {
+) -> Option<HashSet<ObjectId>> {
     let mut walk = Walk {
         objects,
         prerequisites,
         stores,
         outside: HashMap::new(),
         seen: HashSet::new(),
+        accounted: HashMap::new(),
+        here: HashSet::new(),
         held: Budget::of(HELD_BYTES),
         read: Budget::of(READ_BYTES),
     };
     // What no tip reaches has not been looked at.
-    walk.commits(tips).is_some() && walk.seen.len() == objects.len()
+    walk.commits(tips)?;
+    (walk.seen.len() == objects.len()).then_some(walk.here)
 }
 
 struct Walk<'w> {
@@ -58,8 +64,21 @@ struct Walk<'w> {
     outside: Objects,
     /// Those of the objects that were looked at.
     seen: HashSet<ObjectId>,
+    /// The trees that were gone through, each with those beside it, and how deep they lay at most. Beside others it may
+    /// lack something, or have what git obeys where nobody had it; deeper, what lies in it may lie too deep.
+    accounted: HashMap<(ObjectId, Vec<ObjectId>), usize>,
+    /// Files that are not among the objects, and in the repository.
+    here: HashSet<ObjectId>,
     held: Budget,
     read: Budget,
+}
+
+/// On the way through history.
+enum Step {
+    /// To this commit, and before it to its parents.
+    To(ObjectId),
+    /// Back from them, to the commit.
+    Back(plain::PlainCommit),
 }
 
 /// A tree that came, where it lies, and what its parents have there.
@@ -76,17 +95,34 @@ impl Walk<'_> {
             .iter()
             .map(|id| self.tree_outside(id))
             .collect::<Option<Vec<_>>>()?;
-        let mut waiting = tips.to_vec();
-        while let Some(id) = waiting.pop() {
+        // Parents come first: what a tree is read beside has been accounted for by then. Else two trees that change places
+        // would account for each other.
+        let mut parents_first = Vec::new();
+        let mut trees = HashMap::new();
+        let mut waiting: Vec<Step> = tips.iter().copied().map(Step::To).collect();
+        while let Some(step) = waiting.pop() {
+            let id = match step {
+                Step::To(id) => id,
+                Step::Back(commit) => {
+                    parents_first.push(commit);
+                    continue;
+                }
+            };
             if !self.seen.insert(id) {
                 continue;
             }
             let commit = self.commit(&id)?;
+            trees.insert(id, commit.tree);
+            let mut came = commit.parents.clone();
+            came.retain(|parent| self.objects.contains_key(parent));
+            waiting.push(Step::Back(commit));
+            waiting.extend(came.into_iter().map(Step::To));
+        }
+        for commit in parents_first {
             let mut beside = Vec::new();
             for parent in &commit.parents {
-                if self.objects.contains_key(parent) {
-                    beside.push(self.commit(parent)?.tree);
-                    waiting.push(*parent);
+                if let Some(tree) = trees.get(parent) {
+                    beside.push(*tree);
                 } else if self.prerequisites.contains(parent) {
                     beside.push(self.tree_outside(parent)?);
                 } else {
@@ -116,7 +152,8 @@ impl Walk<'_> {
 
     /// The tree of a commit in the repository.
     fn tree_outside(&mut self, commit: &oid) -> Option<ObjectId> {
-        let base = self.outside(commit)?;
+        // Anything can be named by a ref, and begin like a commit.
+        let base = self.outside(commit).filter(|base| base.kind == Kind::Commit)?;
         CommitRefIter::from_bytes(&base.content, commit.kind()).tree_id().ok()
     }
 
@@ -128,7 +165,9 @@ impl Walk<'_> {
             }
             // One that is neither beside nor among the objects may be anywhere in the repository, or nowhere.
             let object = self.objects.get(&tree).filter(|object| object.kind == Kind::Tree)?;
-            if !self.seen.insert(tree) {
+            self.seen.insert(tree);
+            let place = (tree, beside);
+            if self.accounted.get(&place).is_some_and(|deepest| depth <= *deepest) {
                 continue;
             }
             if depth == MOST_DEPTH {
@@ -140,7 +179,8 @@ impl Walk<'_> {
             if !plain::is_in_order(&entries) {
                 return None;
             }
-            let theirs = beside.iter().map(|id| self.tree(id)).collect::<Option<Vec<_>>>()?;
+            let theirs = place.1.iter().map(|id| self.tree(id)).collect::<Option<Vec<_>>>()?;
+            self.accounted.insert(place, depth);
             let theirs = theirs
                 .iter()
                 .map(|object| by_name(object))
@@ -148,6 +188,7 @@ impl Walk<'_> {
             for entry in &entries {
                 let theirs = || theirs.iter().filter_map(|names| names.get(entry.name));
                 if theirs().any(|other| other.kind == entry.kind && other.oid == entry.oid) {
+                    // What git obeys here is what it obeyed there.
                     if plain::name_kind(entry) == NameKind::Odd {
                         return None;
                     }
@@ -175,8 +216,17 @@ impl Walk<'_> {
 
     fn blob(&mut self, entry: &Entry<'_>) -> Option<()> {
         let Some(object) = self.objects.get(entry.oid) else {
-            // Such as that of a file that was moved. git too asks only whether it is there.
-            return self.stores.is_blob(entry.oid).then_some(());
+            // Such as that of a file that was moved. git too asks only whether it is there, unless it is a link's target.
+            if entry.kind == EntryKind::Link {
+                return None;
+            }
+            if !self.here.contains(entry.oid) {
+                if self.here.len() == MOST_HERE || !self.stores.is_blob(entry.oid) {
+                    return None;
+                }
+                self.here.insert(entry.oid.to_owned());
+            }
+            return Some(());
         };
         let is_plain =
             object.kind == Kind::Blob && (entry.kind != EntryKind::Link || plain::is_plain_target(&object.content));

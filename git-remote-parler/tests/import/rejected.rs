@@ -13,7 +13,7 @@ use crate::sandbox::{Repo, Sandbox, program};
 use crate::snapshot::Snapshot;
 
 /// Imports the bytes under their own id, both ways, and expects a refusal that changes nothing.
-fn refused(receiver: &Repo, bytes: &[u8], what: &str) -> Vec<ImportError> {
+pub fn refused(receiver: &Repo, bytes: &[u8], what: &str) -> Vec<ImportError> {
     let before = Snapshot::of(receiver);
     let refuse = |limits| {
         let repository = receiver.sandbox.open(receiver);
@@ -59,18 +59,18 @@ pub fn pack(sender: &Repo, oids: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-fn write_object(sender: &Repo, kind: &str, content: &[u8]) -> String {
+pub fn write_object(sender: &Repo, kind: &str, content: &[u8]) -> String {
     sender.feed(&["hash-object", "-t", kind, "-w", "--stdin", "--literally"], content)
 }
 
-fn raw(oid: &str) -> Vec<u8> {
+pub fn raw(oid: &str) -> Vec<u8> {
     (0..oid.len())
         .step_by(2)
         .map(|at| u8::from_str_radix(&oid[at..at + 2], 16).unwrap())
         .collect()
 }
 
-fn commit_object(sender: &Repo, tree: &str, parent: Option<&str>) -> String {
+pub fn commit_object(sender: &Repo, tree: &str, parent: Option<&str>) -> String {
     let parent = parent.map(|oid| format!("parent {oid}\n")).unwrap_or_default();
     let who = "A <a@example.invalid> 1700000000 +0000";
     write_object(
@@ -81,7 +81,7 @@ fn commit_object(sender: &Repo, tree: &str, parent: Option<&str>) -> String {
 }
 
 /// A sender and a receiver that share one commit.
-fn pair(sandbox: &Sandbox) -> (Repo<'_>, Repo<'_>, Oid) {
+pub fn pair(sandbox: &Sandbox) -> (Repo<'_>, Repo<'_>, Oid) {
     let sender = sandbox.init("sender", &[]);
     let base = sender.commit("a", "1");
     let receiver = sandbox.clone(&sender, "receiver", &[]);

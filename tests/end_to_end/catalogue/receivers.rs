@@ -254,6 +254,10 @@ fn i22_a_git_that_misbehaves_is_told_and_leaves_nothing() {
     let world = world();
     let stage = Stage::new(&world);
     let directory = world.directory("bad");
+    // Of such a name git has to judge, so that all three children are needed.
+    stage.sender.write("back~", "x\n");
+    stage.sender.git("add --all").success();
+    stage.sender.git("commit --quiet --amend --no-edit").success();
     let good = stage.good();
     let file = world.path().join("x.bundle");
     fs::write(&file, good).unwrap();
