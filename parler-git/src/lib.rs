@@ -1,7 +1,8 @@
 //! `git parler`: the command line, and the edge of the remote helper that git starts for `parler::` remotes.
 //!
-//! One program plays both, by the name it is called by: [`run`] is all that its files hold. This crate is the edge of
-//! Parler: only here the environment is read, text reaches a terminal, keys and sessions are kept, and a process ends.
+//! One program plays both, by the name it is called by: [`run`] is all that its file holds. The other is the helper alone,
+//! which git starts often. This crate is the edge of Parler: only here the environment is read, text reaches a terminal,
+//! keys and sessions are kept, and a process ends.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -83,26 +84,43 @@ use error::Error;
 /// The name under which this program is git's helper for `parler::` remotes.
 const HELPER_NAME: &str = "git-remote-parler";
 
+/// The name of the program for people, and of what serves the local hub.
+const PROGRAM_NAME: &str = "git-parler";
+
 /// Plays the program this process was called as, and gives its exit code.
 pub fn run() -> ExitCode {
-    let environment = match Environment::from_process() {
-        Ok(environment) => environment,
-        // Whose directory is gone has nothing to be told.
-        Err(_) if Environment::is_of_a_hook() => return ExitCode::SUCCESS,
-        Err(error) => return fail(&Error::io("tell the working directory", &error)),
-    };
+    begun().map_or_else(std::convert::identity, |environment| {
+        let name = environment.arguments.first().map(Path::new).and_then(Path::file_stem);
+        if name.is_some_and(|name| name == HELPER_NAME) {
+            helper::run(environment)
+        } else {
+            commands::run(environment)
+        }
+    })
+}
+
+/// Plays git's helper, whatever this process was called as, and gives its exit code. A program that holds only this is a
+/// third of the other, and starts that where it has to.
+pub fn run_helper() -> ExitCode {
+    begun().map_or_else(std::convert::identity, |mut environment| {
+        environment.executable = environment.executable.map(|own| own.with_file_name(PROGRAM_NAME));
+        helper::run(environment)
+    })
+}
+
+fn begun() -> Result<Environment, ExitCode> {
+    let environment = Environment::from_process().map_err(|error| {
+        if Environment::is_of_a_hook() {
+            // Whose directory is gone has nothing to be told.
+            ExitCode::SUCCESS
+        } else {
+            fail(&Error::io("tell the working directory", &error))
+        }
+    })?;
     // At a limit of the size of files a write fails and is told, instead of ending the process. Fails for no signal
     // that a program may handle.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let name = environment
-        .arguments
-        .first()
-        .and_then(|name| Path::new(name).file_stem());
-    if name.is_some_and(|name| name == HELPER_NAME) {
-        helper::run(environment)
-    } else {
-        commands::run(environment)
-    }
+    Ok(environment)
 }
 
 /// Says why a program failed, and gives its exit code.

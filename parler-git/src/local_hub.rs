@@ -22,6 +22,7 @@ use rustix::process::{Flock, FlockType, Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use self::record::{HubRecord, answers, read_record};
+use crate::PROGRAM_NAME;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{Home, create_private_dir, read_private};
@@ -261,7 +262,7 @@ impl LocalHub {
             .map_err(|error| Error::io("open the local hub's log", &error))?;
         let mut command = Command::new(executable);
         command
-            .arg0("git-parler")
+            .arg0(PROGRAM_NAME)
             .args(["hub", "run", "--announce"])
             .current_dir(&self.directory)
             .env_clear()
@@ -277,7 +278,14 @@ impl LocalHub {
             // Relative to where this program was called.
             command.env("PARLER_HOME", environment.directory.join(home));
         }
-        let mut child = command.spawn().map_err(|error| self.not_started(&error.to_string()))?;
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            // The helper is a program of its own, and looks for the other beside it.
+            io::ErrorKind::NotFound => {
+                let what = format_args!("the local hub did not start: there is no {}", executable.display());
+                Error::new(ErrorKind::Unreachable, what).then("install both programs in one directory")
+            }
+            _ => self.not_started(&error.to_string()),
+        })?;
         let word = child.stdout.take().map(|pipe| first_words(pipe, START_DEADLINE));
         match word {
             Some(Ok(word)) if word == READY => Ok(()),

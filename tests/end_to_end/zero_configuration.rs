@@ -395,3 +395,24 @@ fn several_fetches_of_one_repository_at_once_all_succeed() {
     assert_eq!(bobs.pins(), work.pins());
     bobs.fsck();
 }
+
+/// The helper holds no hub. What it says then goes for whoever installed one program of the two.
+#[test]
+fn the_helper_starts_the_hub_with_the_program_beside_it() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    let alone = world.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    let helper = env!("CARGO_BIN_EXE_git-remote-parler");
+    // A link of the other kind would lead back to where it was built.
+    let place = alone.join("git-remote-parler");
+    fs::hard_link(helper, &place)
+        .or_else(|_| fs::copy(helper, &place).map(|_| ()))
+        .unwrap();
+    let user = work.user();
+    let path = user.run("sh", ["-c", "printf %s \"$PATH\""]).success();
+    let user = user.with("PATH", format!("{}:{}", alone.display(), path.out()));
+    let push = user.git("push parler::room/try HEAD:refs/heads/try").code(128);
+    push.warns("there is no")
+        .warns("install both programs in one directory");
+}

@@ -1,5 +1,5 @@
-//! The program that git starts for `parler::` remotes.
+//! The program that git starts for `parler::` remotes, and nothing besides.
 
 fn main() -> std::process::ExitCode {
-    parler_git::run()
+    parler_git::run_helper()
 }

@@ -20,6 +20,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::record::{HubRecord, PROTOCOLS, VERSION, read_record};
 use super::{LocalHub, READY, Refusal, STOP_LOOK, in_time, private_file};
+use crate::PROGRAM_NAME;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::home::{create_private_dir, write_private_soon};
@@ -60,7 +61,7 @@ pub(crate) fn start_alone(environment: &Environment) -> Result<()> {
     // Marked, not closed: nothing may close a file that something in this process still takes for its own.
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let failed = Command::new(executable)
-        .arg0("git-parler")
+        .arg0(PROGRAM_NAME)
         .args(["hub", "run", "--announce", "--alone"])
         .exec();
     Err(Error::io("start the hub without the files of its starter", &failed))

@@ -27,7 +27,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world with this `git-parler`, which plays both programs.
+    /// A world with this `git-parler`, and the helper that was built beside it; where there is none it plays that too.
     pub fn new(program: impl AsRef<Path>) -> Self {
         signals::hand_down_as_usual();
         let root = tempfile::Builder::new()
@@ -39,8 +39,12 @@ impl World {
             fs::create_dir(path.join(directory)).expect("just made");
         }
         let program = program.as_ref().to_owned();
-        for name in ["git-parler", "git-remote-parler"] {
-            symlink(&program, path.join("bin").join(name)).expect("an empty directory");
+        let beside = Some(program.with_file_name("git-remote-parler")).filter(|helper| helper.exists());
+        for (name, program) in [
+            ("git-parler", &program),
+            ("git-remote-parler", beside.as_ref().unwrap_or(&program)),
+        ] {
+            symlink(program, path.join("bin").join(name)).expect("an empty directory");
         }
         let afar = format!("[url \"{}/\"]\n\tinsteadOf = {AFAR}\n", path.display());
         fs::write(path.join("home/.gitconfig"), format!("{GIT_CONFIG}{afar}")).expect("just made");
@@ -57,7 +61,7 @@ impl World {
         self.root.path().canonicalize().expect("kept until the world ends")
     }
 
-    /// The executable that plays `git-parler` and `git-remote-parler`.
+    /// The executable that plays `git-parler`, and `git-remote-parler` where it is called that.
     pub fn program(&self) -> &Path {
         &self.program
     }
