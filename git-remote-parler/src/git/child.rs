@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -371,10 +373,10 @@ impl Drop for GitChild {
     }
 }
 
-/// Waits for the process to end, at most for what is left. The streams close a moment before it can be reaped, and there
-/// is no portable wait with a deadline.
+/// Waits for the process to end, at most for what is left: the streams close a moment before it can be reaped.
 fn wait_for(child: &mut Child, left: &mut Duration) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_micros(20);
+    let mut end = EndOf::open(child);
     loop {
         if let Some(status) = living::try_wait(child)? {
             return Ok(Some(status));
@@ -382,9 +384,50 @@ fn wait_for(child: &mut Child, left: &mut Duration) -> io::Result<Option<ExitSta
         if left.is_zero() {
             return Ok(None);
         }
-        std::thread::sleep(pause.min(*left));
-        *left = left.saturating_sub(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let began = Instant::now();
+        match &end {
+            Some(told) if told.wait(*left).is_ok() => {}
+            _ => {
+                // There is no portable wait with a deadline.
+                end = None;
+                std::thread::sleep(pause.min(*left));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        *left = left.saturating_sub(began.elapsed());
+    }
+}
+
+/// The end of a process, where the system tells of it.
+struct EndOf(#[cfg(target_os = "linux")] OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl EndOf {
+    /// None on Linux before 5.3.
+    fn open(child: &Child) -> Option<Self> {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+        pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Comes back when the process has ended, or when the time is over.
+    fn wait(&self, most: Duration) -> io::Result<()> {
+        let timeout = Timespec::try_from(most).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl EndOf {
+    const fn open(_: &Child) -> Option<Self> {
+        None
+    }
+
+    fn wait(&self, _: Duration) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
