@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use parler_harness::{Call, CallKind, Fault, HubProcess, PlainHttp, SystemCalls, read_trace};
+use parler_harness::{Call, CallKind, Fault, HubProcess, PlainHttp, SetOnDrop, SystemCalls, read_trace};
 use parler_protocol::paths;
 
 use super::load::load;
@@ -68,9 +68,8 @@ impl Trial<'_> {
             };
             let (seen, over) = (&seen, &over);
             scope.spawn(move || self.read_on(&reader, seen, over));
-            let loaded = load(self.stage, &mut hub, &plan);
-            over.store(true, Ordering::Relaxed);
-            loaded
+            let _end = SetOnDrop(over);
+            load(self.stage, &mut hub, &plan)
         });
         let is_fatal = !loaded.ends.is_empty();
         for status in &loaded.ends {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, HubProcess, RawClient, World, read_log};
+use parler_harness::{DEADLINE, HubProcess, RawClient, SetOnDrop, World, read_log};
 use parler_protocol::api::{CreateInvite, RefList};
 use parler_protocol::{BundleId, Oid, RefName, RoomName};
 
@@ -54,6 +54,7 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
                 })
             })
             .collect();
+        let end = SetOnDrop(&stop);
         for _ in 0..AGENTS {
             acknowledgements.recv_timeout(DEADLINE).expect("every agent joins");
         }
@@ -74,7 +75,7 @@ fn what_was_acknowledged_is_there_once_and_in_order() {
         acknowledgements
             .recv_timeout(DEADLINE)
             .expect("the agents make progress after the last start");
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         agents.into_iter().map(|agent| agent.join().unwrap()).collect()
     });
 

@@ -5,7 +5,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use parler_harness::{Answer, Repository, Running, Snapshot, World};
+use parler_harness::{Answer, Repository, Running, SetOnDrop, Snapshot, World};
 
 use super::untouched::assert_tidy;
 use super::world;
@@ -206,15 +206,8 @@ fn meanwhile(reader: &Repository<'_>, commands: &[&str], fetches: impl FnOnce(&R
             }
             answers
         });
-        // Also when a fetch fails its assertion.
-        struct Over<'a>(&'a AtomicBool);
-        impl Drop for Over<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::SeqCst);
-            }
-        }
         {
-            let _over = Over(&is_over);
+            let _over = SetOnDrop(&is_over);
             fetches(&pause);
         }
         tidying.join().unwrap()

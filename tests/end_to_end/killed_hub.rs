@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parler_harness::{DEADLINE, Gate, LocalHub, RawClient, read_log};
+use parler_harness::{DEADLINE, Gate, LocalHub, RawClient, SetOnDrop, read_log};
 use parler_protocol::Part;
 
 use super::{hub_server, no_doubts, world};
@@ -69,6 +69,7 @@ fn what_git_called_pushed_is_in_the_room() {
                 })
             })
             .collect();
+        let end = SetOnDrop(&stop);
         let began = Instant::now();
         for kill in 0..KILLS {
             // Some work between two ends, more or less of it.
@@ -81,7 +82,7 @@ fn what_git_called_pushed_is_in_the_room() {
             hub.kill();
             hub.restart();
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(end);
         working.into_iter().map(|agent| agent.join().unwrap()).collect()
     });
 

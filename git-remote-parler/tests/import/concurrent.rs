@@ -7,6 +7,7 @@ use std::thread;
 use git_remote_parler::git::GitProgram;
 use git_remote_parler::import::{ImportError, PinTiming};
 use git_remote_parler::repository::Repository;
+use parler_harness::SetOnDrop;
 use parler_protocol::Oid;
 
 use crate::accepted::{import, ways};
@@ -86,6 +87,7 @@ fn a_repack_meanwhile_takes_nothing_away() {
                         receiver.git(&["repack", "-a", "-d", "-q"]);
                     }
                 });
+                let end = SetOnDrop(&done);
                 for (tip, bytes) in &bundles {
                     let repository = sandbox.open(&receiver);
                     let imported = import(&repository, limits, timing, &[bytes]).unwrap();
@@ -97,7 +99,7 @@ fn a_repack_meanwhile_takes_nothing_away() {
                     };
                     assert_eq!(receiver.oid(&pins[0].name), *tip);
                 }
-                done.store(true, Ordering::Relaxed);
+                drop(end);
                 repacking.join().unwrap();
             });
             receiver.git(&["fsck", "--strict"]);

@@ -10,6 +10,7 @@ use std::thread;
 
 use git_remote_parler::import::{ImportError, ImportLimits, PinTiming};
 use git_remote_parler::pins;
+use parler_harness::SetOnDrop;
 use parler_protocol::{BundleId, Oid};
 
 use crate::accepted::{import, packs};
@@ -395,12 +396,13 @@ fn git_at_work_meanwhile_loses_nothing_and_neither_do_we() {
             }
             made
         });
+        let end = SetOnDrop(&done);
         thread::scope(|scope| {
             for bytes in &bundles {
                 scope.spawn(|| import(&sandbox.open(&receiver), packs(), PinTiming::Now, &[bytes]).unwrap());
             }
         });
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         packing.join().unwrap();
         making.join().unwrap()
     });
