@@ -219,7 +219,9 @@ impl Quarantine {
 
 /// What was in a quarantine is not there any more.
 pub(crate) fn removed_meanwhile() -> io::Error {
-    io::Error::other("objects were removed while they were taken in, as git prune --expire=now does")
+    io::Error::other(
+        "objects were removed while they were taken in, as git prune --expire=now does, or those that were here are damaged",
+    )
 }
 
 /// Whether it is a directory of loose objects.

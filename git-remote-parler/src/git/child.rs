@@ -385,11 +385,11 @@ fn wait_for(child: &mut Child, left: &mut Duration) -> io::Result<Option<ExitSta
             return Ok(None);
         }
         let began = Instant::now();
-        match &end {
+        // Once: who traces the process may have it before it can be reaped.
+        match end.take() {
             Some(told) if told.wait(*left).is_ok() => {}
             _ => {
                 // There is no portable wait with a deadline.
-                end = None;
                 std::thread::sleep(pause.min(*left));
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }

@@ -76,10 +76,15 @@ impl Stores {
         })
     }
 
-    /// Whether the object has come, or was here: git does not write again what is here.
+    /// Whether the object has come, or can be read where it was: git does not write again what is here, however damaged that
+    /// is. Of a file git too asks only whether it is there.
     pub(super) fn holds(&self, id: &oid) -> bool {
-        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
-        stores.any(|store| store.exists(id))
+        let is_whole = |store: &Handle| match store.try_header(id) {
+            Ok(Some(header)) if header.kind == gix::objs::Kind::Blob => true,
+            Ok(Some(_)) => matches!(store.try_find(id, &mut Vec::new()), Ok(Some(_))),
+            _ => false,
+        };
+        self.quarantine.exists(id) || self.own.iter().any(is_whole)
     }
 
     /// Whether a file's content of this name is here, or has come.

@@ -417,6 +417,27 @@ fn what_else_has_to_be_here_is_looked_for_again_at_the_end() {
     gone_meanwhile(&receiver, &bytes, &format!("env -u GIT_OBJECT_DIRECTORY {repack}"));
 }
 
+/// As a loss of power leaves it: git does not write it again, and takes it for there.
+#[test]
+fn an_object_that_is_here_and_damaged_vouches_for_nothing() {
+    let sandbox = Sandbox::new();
+    let (sender, receiver, base) = pair(&sandbox);
+    let blob = sender.git(&["rev-parse", &format!("{base}:a")]);
+    let below = tree(&sender, &[("100644", "b", &blob)]);
+    let root = tree(&sender, &[("40000", "d", &below)]);
+    let commit = commit_object(&sender, &root, Some(&base.to_string()));
+    let bytes = bundle(&sender, &[base], &commit, &[&commit, &root, &below]);
+    let place = receiver.git_dir().join("objects").join(&below[..2]);
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join(&below[2..]), b"").unwrap();
+    let repository = sandbox.open(&receiver);
+    let error = import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap_err();
+    assert!(matches!(error, ImportError::Storage(_)), "{error}");
+    assert_eq!(receiver.git(&["for-each-ref", "refs/parler"]), "");
+    fs::remove_file(place.join(&below[2..])).unwrap();
+    assert_eq!(children(&receiver, &bytes, "log"), ["unpack-objects", "update-ref"]);
+}
+
 /// Imports where a command runs as soon as the bundle is unpacked, which takes away what it rests on.
 fn gone_meanwhile(receiver: &Repo<'_>, bytes: &[u8], command: &str) {
     let pins = receiver.git(&["for-each-ref", "refs/parler"]);
