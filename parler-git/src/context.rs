@@ -393,6 +393,11 @@ impl Context {
         &self.trust
     }
 
+    /// The same, for threads.
+    pub(crate) fn shared_trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust)
+    }
+
     /// Whether plain http is allowed to this host (`host[:port]`), which is not this machine.
     pub(crate) fn allows_plain_http(&self, authority: &str) -> Result<bool> {
         self.is_set(&hubs::insecure_key(authority))

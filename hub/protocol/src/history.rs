@@ -195,6 +195,12 @@ impl History {
         newest.map_or(Seq::ZERO, |(seq, _)| seq)
     }
 
+    /// The newest message up to this one from which a reader can hash on.
+    pub fn newest_until(&self, seq: Seq) -> Seq {
+        let until = self.certain().rfind(|(known, _)| *known <= seq);
+        until.map_or(Seq::ZERO, |(seq, _)| seq)
+    }
+
     /// The newest head that is certain.
     pub fn newest_head(&self) -> Option<(Seq, &KnownHead)> {
         self.certain().next_back()

@@ -263,7 +263,7 @@ fn work(
         keep: orders.keep,
         yard: Yard::make(&orders.workdir)?,
         told: Told::new(answer.head),
-        past: Past::default(),
+        past: Past::new(context.shared_trust()),
         stop: stop.clone(),
         orphans: Orphans::take_in(move || local.process().ok().flatten()),
         service,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parler_client::Client;
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
@@ -14,11 +14,12 @@ use super::job::Job;
 use crate::error::{ErrorKind, Result};
 use crate::log_entry::LogEntry;
 use crate::room_log::read_page;
+use crate::trust::Trust;
 
 /// Most messages that are remembered; beyond that the log is read anew.
 const MOST_MESSAGES: usize = 50_000;
 /// How many messages an author may be behind to be looked after, where that was not read anyway.
-const MOST_BEFORE: u64 = 4 * MAX_PAGE_MESSAGES as u64;
+const MOST_BEFORE: u64 = 20 * MAX_PAGE_MESSAGES as u64;
 
 /// Why nobody works on a job that a hub has given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +49,11 @@ impl fmt::Display for Again {
 }
 
 /// What is known of one service's jobs, for all threads of a worker.
-#[derive(Debug, Default)]
-pub(crate) struct Past(Mutex<State>);
+pub(crate) struct Past {
+    /// To notice where the hub tells another history.
+    trust: Arc<Trust>,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -75,8 +79,15 @@ struct Log {
 }
 
 impl Past {
+    pub(crate) fn new(trust: Arc<Trust>) -> Self {
+        Self {
+            trust,
+            state: Mutex::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nobody is to work on this job, and why. Noted as given, where it is not.
@@ -87,7 +98,16 @@ impl Past {
         if state.log.places.len() + state.given.len() > MOST_MESSAGES {
             *state = State::default();
         }
-        let again = match state.log.read_on(client, hub, &job.room, seen) {
+        // From where it can be hashed, if that is near: other messages than those that were there are noticed as everywhere.
+        let certain = self.trust.history(hub, &job.room).newest_until(seen);
+        let is_near = seen.get() - certain.get() <= MOST_BEFORE;
+        let room = Room {
+            trust: &self.trust,
+            client,
+            hub,
+            name: &job.room,
+        };
+        let again = match state.log.read_on(&room, if is_near { certain } else { seen }) {
             Ok(()) => state.log.again(said, seen, job.seq()),
             // Its token is to claim and not to read: it knows what it was given itself.
             Err(error) if client.token().is_some() && error.kind == ErrorKind::NotAuthorised => state.log.ended(job.id),
@@ -103,30 +123,34 @@ impl Past {
     }
 }
 
+/// Where jobs are said.
+struct Room<'a> {
+    trust: &'a Trust,
+    client: &'a Client,
+    hub: &'a HubId,
+    name: &'a RoomName,
+}
+
 impl Log {
-    /// Reads what there is behind `seen`, as far as it was not read before.
-    fn read_on(&mut self, client: &Client, hub: &HubId, room: &RoomName, seen: Seq) -> Result<()> {
-        let (from, to) = *self.read.get_or_insert((seen, seen));
-        if seen < from && from.get() - seen.get() <= MOST_BEFORE {
-            self.read_between(client, hub, room, (seen, Some(from)))?;
-            self.read = Some((seen, to));
+    /// Reads what there is behind a message, as far as it was not read before.
+    fn read_on(&mut self, room: &Room<'_>, after: Seq) -> Result<()> {
+        let (from, to) = *self.read.get_or_insert((after, after));
+        if after < from && from.get() - after.get() <= MOST_BEFORE {
+            self.read_between(room, (after, Some(from)))?;
+            self.read = Some((after, to));
         }
-        self.read_between(client, hub, room, (to, None))
+        self.read_between(room, (to, None))
     }
 
     /// Reads up to a message that is known, or to where the log ends when this begins.
-    fn read_between(
-        &mut self,
-        client: &Client,
-        hub: &HubId,
-        room: &RoomName,
-        (mut at, known): (Seq, Option<Seq>),
-    ) -> Result<()> {
+    fn read_between(&mut self, room: &Room<'_>, (mut at, known): (Seq, Option<Seq>)) -> Result<()> {
         let mut end = known;
         loop {
             let limit = end.map_or(u64::from(MAX_PAGE_MESSAGES), |end| end.get() - at.get());
             let limit = u32::try_from(limit).unwrap_or(u32::MAX).min(MAX_PAGE_MESSAGES);
-            let page = read_page(client, hub, room, Some(at), limit)?;
+            let mut page = read_page(room.client, room.hub, room.name, Some(at), limit)?;
+            let me = room.client.identity();
+            room.trust.read_on(room.hub, room.name, me, at, &mut page.entries);
             page.entries.iter().for_each(|entry| self.meet(entry));
             let Some(last) = page.entries.last().map(|last| last.seq) else {
                 return Ok(());
@@ -175,7 +199,9 @@ impl Log {
             None => return Some(Again::NotThere),
         }
         let is_read = self.read.is_some_and(|(from, to)| from <= seen && seq <= to);
-        if !is_read || self.unknown.range(seen.next()..seq).next().is_some() {
+        // Who was never there signs for the empty room: of its first job it is enough that nothing that was read is the same.
+        let is_first = seen == Seq::ZERO;
+        if !is_first && (!is_read || self.unknown.range(seen.next()..seq).next().is_some()) {
             return Some(Again::Perhaps);
         }
         self.ended(said.1)
@@ -254,6 +280,25 @@ mod tests {
         assert_eq!(log.again(job_said, Seq::new(1), Seq::new(3)), Some(Again::Perhaps));
         // Before its author looked.
         assert_eq!(log.again(job_said, Seq::new(2), Seq::new(3)), None);
+    }
+
+    /// Its author was never there, so it says nothing of how far back to look.
+    #[test]
+    fn a_first_job_is_compared_with_what_was_read() {
+        let (alice, carol) = (identity(1, "alice", None), identity(3, "carol", None));
+        let before = entry(&carol, 5001, vec![handoff(None)], |_| ());
+        let job = entry(&alice, 5002, vec![handoff(None)], |_| ());
+        let job_said = said(&job);
+        let again = entry(&alice, 5003, vec![handoff(None)], |value| {
+            value["id"] = json!(job_said.1)
+        });
+        let log = log(&[before, job, again]);
+        assert_eq!(log.again(job_said, Seq::ZERO, Seq::new(5002)), None);
+        assert_eq!(
+            log.again(job_said, Seq::ZERO, Seq::new(5003)),
+            Some(Again::Told(Seq::new(5002)))
+        );
+        assert_eq!(log.again(job_said, Seq::new(1), Seq::new(5002)), Some(Again::Perhaps));
     }
 
     #[test]

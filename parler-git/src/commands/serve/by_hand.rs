@@ -42,7 +42,7 @@ pub(super) fn run(
         client,
         service,
         told: Told::new(answer.head),
-        past: Past::default(),
+        past: Past::new(context.shared_trust()),
         claims: Claims::of(&context.home, &client.hub_id()?, client),
         lease,
         stop: &stop,
