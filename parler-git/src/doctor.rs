@@ -172,7 +172,17 @@ fn helper_program(environment: &Environment) -> Check {
     let told = told.map(|output| first_line(&String::from_utf8_lossy(&output.stdout)));
     let shown = path.display();
     match told {
-        Ok(told) if told == helper::version() => Check::fine(NAME, format!("{told} ({shown})")),
+        Ok(told) if told == helper::version() => {
+            // It starts the local hub with the program beside its file.
+            let other = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let other = other.with_file_name(crate::PROGRAM_NAME);
+            if other.is_file() || cfg!(not(feature = "local-hub")) {
+                Check::fine(NAME, format!("{told} ({shown})"))
+            } else {
+                let what = format!("{shown} cannot start the local hub: there is no {}", other.display());
+                Check::new(NAME, Status::Warning, what).mended_by(mend)
+            }
+        }
         Ok(told) => {
             let told = if told.is_empty() { "no version" } else { &told };
             let what = format!("{shown} tells '{told}', and this is {}", env!("CARGO_PKG_VERSION"));

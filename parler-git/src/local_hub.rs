@@ -122,7 +122,7 @@ impl LocalHub {
         // Held also while an older hub ends: nobody else starts one in between, least of all of the older version.
         let _starting = self.lock_starting()?;
         match self.running()? {
-            Some(record) if self.gives_way(&record) => {
+            Some(record) if self.gives_way(&record) && is_followed(environment, &record) => {
                 self.stop()?;
             }
             Some(record) => return record.understood(),
@@ -392,6 +392,19 @@ fn first_words(pipe: ChildStdout, deadline: Duration) -> io::Result<String> {
             return Ok(String::from_utf8_lossy(&said).into_owned());
         }
     }
+}
+
+/// Whether what this program would start is newer than the hub that runs. The helper starts the program beside it, which may
+/// be of any version, and may not be there.
+fn is_followed(environment: &Environment, running: &HubRecord) -> bool {
+    let told = environment.executable.as_deref().and_then(|program| {
+        let mut command = Command::new(program);
+        command.arg0(PROGRAM_NAME).arg("--version").env_clear();
+        let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        String::from_utf8(output.stdout).ok()
+    });
+    let version = told.as_deref().and_then(|told| told.split_whitespace().last());
+    version.is_some_and(|version| running.is_older_than(version))
 }
 
 #[cfg(test)]

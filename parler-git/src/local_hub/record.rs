@@ -54,7 +54,12 @@ impl HubRecord {
 
     /// Whether the program that serves is older than this one. What is no version is no reason to end anything.
     pub(super) fn is_older(&self) -> bool {
-        matches!((Version::parse(&self.version), Version::parse(VERSION)), (Ok(theirs), Ok(ours)) if theirs.cmp_precedence(&ours).is_lt())
+        self.is_older_than(VERSION)
+    }
+
+    /// Whether it is older than a program of this version.
+    pub(super) fn is_older_than(&self, version: &str) -> bool {
+        matches!((Version::parse(&self.version), Version::parse(version)), (Ok(theirs), Ok(ours)) if theirs.cmp_precedence(&ours).is_lt())
     }
 
     /// This hub, if this program and it have a language in common.
