@@ -67,10 +67,13 @@ impl<'m> Backlog<'m> {
 
     /// Takes in the next messages, whose authors' standing is known.
     pub(crate) fn add(&mut self, entries: Vec<LogEntry>) {
-        for entry in entries {
+        // All of them first: what took a handoff up comes after it.
+        entries.iter().for_each(|entry| self.ledger.add(entry));
+        for mut entry in entries {
             let first = self.span.map_or(entry.seq, |(first, _)| first);
             self.span = Some((first, entry.seq));
-            self.ledger.add(&entry);
+            let handoff = self.ledger.handoff(entry.seq);
+            entry.is_taken = handoff.is_some_and(|handoff| handoff.is_taken_by(self.me));
             let says_me = |message: &Message| message.from.id == self.me.key.id();
             if self.own_looked_at < MOST_OWN && entry.unverified().is_some_and(says_me) {
                 self.own_looked_at += 1;

@@ -128,6 +128,11 @@ fn told(context: &Context, address: &Address, error: &SessionError) -> String {
         // The line ends with a command.
         return format!("{rewritten}{}", context.trust().hub_option());
     }
+    if let SessionError::Room(RoomError::Unknown { room })
+    | SessionError::Push(PushError::Room(RoomError::Unknown { room })) = error
+    {
+        return context.naming_the_agent(Error::no_room(room)).line();
+    }
     let client = match error {
         SessionError::Client(error)
         | SessionError::Room(RoomError::Client(error))

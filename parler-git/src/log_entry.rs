@@ -36,6 +36,8 @@ pub(crate) struct LogEntry {
     pub(crate) said_before: Option<SaidBefore>,
     /// When it was read, milliseconds since 1970: what it says for a time is judged by that.
     pub(crate) read_at: i64,
+    /// Whether this agent took up the handoff in it, as far as that was looked at: then it leads on when its time is over.
+    pub(crate) is_taken: bool,
 }
 
 /// What is known of an earlier place of a message: a hub can tell one again, and its signature holds there, too.
@@ -106,6 +108,7 @@ impl LogEntry {
                 answered: Vec::new(),
                 said_before: None,
                 read_at: now_ms(),
+                is_taken: false,
             },
             Err(error) => {
                 let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -124,6 +127,7 @@ impl LogEntry {
                     answered: Vec::new(),
                     said_before: None,
                     read_at: now_ms(),
+                    is_taken: false,
                 }
             }
         }
@@ -184,11 +188,11 @@ impl LogEntry {
         }
     }
 
-    /// The handoff in it, if it is one that this agent should be led by: one that is made to it, and whose time was not over
-    /// when it was read.
+    /// The handoff in it, if it is one that this agent should be led by: one that is made to it, and that it took up, or whose
+    /// time was not over when it was read.
     pub(crate) fn handoff_to(&self, me: &Identity) -> Option<(&Message, &HandoffPart)> {
         self.made_to(me)
-            .filter(|(message, handoff)| !is_over(end_of(message, handoff.ttl_secs), self.read_at))
+            .filter(|(message, handoff)| self.is_taken || !is_over(end_of(message, handoff.ttl_secs), self.read_at))
     }
 
     /// Whether the handoff in it is made to this agent, and its time was over when it was read.

@@ -181,7 +181,11 @@ pub(crate) fn span(seconds: NonZeroU32) -> String {
 
 /// The end of what holds for a time: `until 2026-11-30 05:00:00`, or `expired 2026-11-30 05:00:00` once that has come.
 pub(crate) fn end(until: i64, now: i64) -> String {
-    let word = if until <= now { "expired" } else { "until" };
+    let word = if crate::time::is_over(Some(until), now) {
+        "expired"
+    } else {
+        "until"
+    };
     format!("{word} {}", local_time(until))
 }
 

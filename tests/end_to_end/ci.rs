@@ -275,6 +275,8 @@ fn a_job_that_was_given_no_token_is_told_so() {
             let told = job.parler(line).either();
             assert!(!told.is_success() && told.one_error_line().contains(lacks), "{told:?}");
         }
+        let pushed = job.git("push parler::room/build HEAD:refs/heads/x").code(128);
+        pushed.warns(lacks);
         let oidc = job.parler("ci post --oidc --room build --status success").code(4);
         assert!(oidc.one_error_line().contains("or a PARLER_TOKEN"), "{oidc:?}");
         // Somebody who is no job, or whom somebody chose, may join.

@@ -150,7 +150,7 @@ fn what_was_said_too_long_ago_leads_nobody_and_opens_no_gate() {
     bob.parler("status 1").success().says("done");
 }
 
-/// Neither an author's clock that is ahead nor one that is behind makes it hold longer, and a reader's own is not trusted blindly.
+/// Neither an author's clock that is ahead nor one that is behind makes it hold longer.
 #[test]
 fn a_clock_that_is_wrong_makes_nothing_hold_longer() {
     let world = world();
@@ -192,4 +192,26 @@ fn a_time_that_ends_is_noticed_by_those_who_wait() {
     };
     look_for(has_expired, || "it is still good".to_owned());
     bob.parler(["status", "--commit", &commit]).code(3);
+}
+
+#[test]
+fn whoever_took_it_in_time_is_led_on() {
+    let world = world();
+    let stage = Stage::set(&world);
+    let (bob, bobs) = stage.member("bob", "fixer");
+    let checkout = stage.checkout("work");
+    let job = stage.job(&checkout, 1);
+    job.parler("ci post --room build --status success --ttl 10s --for fixer --next take-it")
+        .success();
+    bob.parler("accept 1").success();
+    let commit = bobs.rev("HEAD");
+    let has_expired = || {
+        let gate = bob.parler(["status", "--commit", &commit]).either();
+        (!gate.is_success()).then_some(())
+    };
+    look_for(has_expired, || "it is still good".to_owned());
+    bob.parler("inbox").success().says("HANDOFF").says("take-it");
+    let read = bob.parler("recv").success();
+    assert!(read.out().starts_with("HANDOFF TO YOU"), "{read:?}");
+    bob.parler("status 1").success().says("accepted");
 }

@@ -83,6 +83,9 @@ pub(crate) struct Statuses {
     /// By context, and of one context in the log's order.
     newest: Vec<Stated>,
     ignored: Vec<Ignored>,
+    /// What was said for a time by clocks that are ahead of this machine's, and of which nothing newer was said: how that
+    /// stands nobody here can tell.
+    ahead: Vec<ReviewPart>,
     folded: HashSet<MessageId>,
 }
 
@@ -92,6 +95,7 @@ impl Statuses {
             commit,
             newest: Vec::new(),
             ignored: Vec::new(),
+            ahead: Vec::new(),
             folded: HashSet::new(),
         }
     }
@@ -124,6 +128,7 @@ impl Statuses {
                 if until.is_some() && message.said_at() > entry.read_at.saturating_add(MAX_CLOCK_SKEW_MS) {
                     let why = "said at a time that this machine's clock has not come to".to_owned();
                     self.make_way(part);
+                    self.ahead.push(part.clone());
                     self.ignore(entry.seq, message, why);
                     continue;
                 }
@@ -156,11 +161,12 @@ impl Statuses {
 
     /// The newest of a repository and context takes the place of the one before. One that names no repository is about all.
     fn make_way(&mut self, part: &ReviewPart) {
-        let gives_way = |earlier: &Stated| {
-            let (one, other) = (&earlier.part.repository, &part.repository);
-            earlier.part.context == part.context && (one == other || one.is_none() || other.is_none())
+        let gives_way = |earlier: &ReviewPart| {
+            let (one, other) = (&earlier.repository, &part.repository);
+            earlier.context == part.context && (one == other || one.is_none() || other.is_none())
         };
-        self.newest.retain(|earlier| !gives_way(earlier));
+        self.newest.retain(|earlier| !gives_way(&earlier.part));
+        self.ahead.retain(|earlier| !gives_way(earlier));
     }
 
     fn state(&mut self, stated: Stated) {
@@ -186,7 +192,9 @@ impl Statuses {
     pub(crate) fn verdict(&self, required: &[StatusContext], now: i64) -> Verdict {
         let (expired, current): (Vec<_>, Vec<_>) = self.counting(required).partition(|stated| stated.has_expired(now));
         let mut statuses = current.iter().map(|stated| stated.part.status);
-        let is_missing = self.newest.is_empty() || !self.missing(required).is_empty();
+        let is_meant = |part: &ReviewPart| required.is_empty() || required.contains(&part.context);
+        let is_missing =
+            self.newest.is_empty() || !self.missing(required).is_empty() || self.ahead.iter().any(is_meant);
         if statuses.clone().any(CommitStatus::is_bad) {
             Verdict::Bad
         } else if is_missing {
@@ -374,13 +382,14 @@ mod tests {
 
         // Said in a future that is further away than clocks may be apart.
         for (behind, counts) in [(MINUTE, true), (MINUTE + 1, false)] {
-            let mut statuses = fold(&[("test", Failure, false)]);
+            let mut statuses = fold(&[("lint", Success, false), ("test", Failure, false)]);
             let mut entry = entry(&alice, 2, vec![for_a_minute("test", Success)], |_| ());
             entry.read_at = NOW - behind;
             statuses.add(&entry);
             let verdict = if counts { Verdict::Good } else { Verdict::Missing };
             assert_eq!(statuses.verdict(&[], NOW - behind), verdict);
             assert_eq!(statuses.ignored().is_empty(), counts);
+            assert_eq!(statuses.verdict(&required(&["lint"]), NOW - behind), Verdict::Good);
         }
     }
 

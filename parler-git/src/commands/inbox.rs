@@ -188,6 +188,9 @@ fn look_into(context: &Context, client: &Client, hub: &HubId, room: &RoomSummary
     let log = (hub, &room.room);
     Retold::default().mark(context, client, log, &mut page.entries, leads)?;
     let ledger = Ledger::of(&page.entries);
+    for entry in &mut page.entries {
+        entry.is_taken = ledger.handoff(entry.seq).is_some_and(|handoff| handoff.is_taken_by(me));
+    }
     let read = page.entries.last().map_or(after, |last| last.seq.get());
     let mut found = Found {
         room: page.room.clone(),

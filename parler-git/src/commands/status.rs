@@ -84,7 +84,8 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
             let members = facts.readers.iter().map(|reader| (&reader.id, &reader.name));
             handoffs.ledger.meet(members);
         }
-        handoffs.ledger.set_time(now_ms());
+        let now = now_ms();
+        handoffs.ledger.set_time(now);
         let ladder = Ladder {
             handoff: handoffs.get(seq)?,
             ledger: &handoffs.ledger,
@@ -100,7 +101,7 @@ pub(super) fn run(context: &Context, args: &Status, output: &mut Output) -> Resu
             return tell(context, &ladder, &handoffs, args, outcome, output);
         }
         // No message tells that a time is over.
-        let until_over = ladder.handoff.until.map(left_until).filter(|left| !left.is_zero());
+        let until_over = ladder.handoff.until.filter(|until| *until > now).map(left_until);
         let wait = [left, until_over].into_iter().flatten().fold(MAX_WAIT, Duration::min);
         let known = facts.as_ref().map(|facts| facts.version.clone());
         match known {

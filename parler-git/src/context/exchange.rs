@@ -39,7 +39,9 @@ impl Context {
     pub(super) fn naming_the_token(&self, error: Error) -> Error {
         let is_shut_out = matches!(error.code(), Some(ErrorCode::NotAdmitted | ErrorCode::NotFound));
         let is_token = self.shows_identity || self.token.get().is_some();
-        if !is_shut_out || is_token || self.ci_environment().is_none() {
+        // The local hub makes no tokens: what a job lacks there is another hub, or the room.
+        let is_local = matches!(self.hub(), Ok(HubChoice::Local));
+        if !is_shut_out || is_token || is_local || self.ci_environment().is_none() {
             return error;
         }
         if matches!(self.agent(), Ok((_, source)) if !matches!(source, NameSource::Place)) {

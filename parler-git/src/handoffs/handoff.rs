@@ -200,6 +200,12 @@ impl Handoff {
         self.receipts.iter().rev().find(|receipt| receipt.from.id == *agent)
     }
 
+    /// Whether this agent took it up, and has not come to an end with it.
+    pub(crate) fn is_taken_by(&self, me: &Identity) -> bool {
+        let last = self.last_of(&me.key.id());
+        last.is_some_and(|receipt| receipt.counts && !is_end(receipt.part.status))
+    }
+
     /// Whether the newest words of those who may speak differ: some took it and others turned it down, for one.
     ///
     /// That its author calls it off contradicts nobody: only what is said after that does.
