@@ -3,8 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use parler_harness::LocalHub;
+use parler_harness::{Agent, LocalHub, World};
+use serde_json::json;
 
+use super::local_hub_life::claim;
 use super::{room_refs, world};
 
 #[test]
@@ -396,23 +398,42 @@ fn several_fetches_of_one_repository_at_once_all_succeed() {
     bobs.fsck();
 }
 
+/// The same agent, for whom git finds a helper without the program that should be beside it.
+fn with_the_helper_alone<'w>(world: &World, agent: &Agent<'w>) -> Agent<'w> {
+    let alone = world.path().join("alone");
+    fs::create_dir(&alone).unwrap();
+    let helper = env!("CARGO_BIN_EXE_git-remote-parler");
+    let place = alone.join("git-remote-parler");
+    // A link of the other kind would lead back to where it was built.
+    fs::hard_link(helper, &place)
+        .or_else(|_| fs::copy(helper, &place).map(|_| ()))
+        .unwrap();
+    let path = agent.run("sh", ["-c", "printf %s \"$PATH\""]).success();
+    agent.with("PATH", format!("{}:{}", alone.display(), path.out()))
+}
+
 /// The helper holds no hub. What it says then goes for whoever installed one program of the two.
 #[test]
 fn the_helper_starts_the_hub_with_the_program_beside_it() {
     let world = world();
     let work = world.clone_of(&world.origin(), "work");
-    let alone = world.path().join("alone");
-    fs::create_dir(&alone).unwrap();
-    let helper = env!("CARGO_BIN_EXE_git-remote-parler");
-    // A link of the other kind would lead back to where it was built.
-    let place = alone.join("git-remote-parler");
-    fs::hard_link(helper, &place)
-        .or_else(|_| fs::copy(helper, &place).map(|_| ()))
-        .unwrap();
-    let user = work.user();
-    let path = user.run("sh", ["-c", "printf %s \"$PATH\""]).success();
-    let user = user.with("PATH", format!("{}:{}", alone.display(), path.out()));
+    let user = with_the_helper_alone(&world, &work.user());
     let push = user.git("push parler::room/try HEAD:refs/heads/try").code(128);
     push.warns("there is no")
         .warns("install both programs in one directory");
+}
+
+#[test]
+fn the_helper_ends_no_hub_that_it_cannot_replace() {
+    let world = world();
+    let work = world.clone_of(&world.origin(), "work");
+    work.user().parler("invite --group kept").success();
+    let hub = LocalHub::of(&work.user());
+    claim(&world, json!({ "version": "0.0.9" }));
+    let user = with_the_helper_alone(&world, &work.user());
+    user.git("push parler::room/kept HEAD:refs/heads/main").success();
+    assert!(hub.runs(&world));
+    // The other one does.
+    work.user().parler("rooms").success();
+    assert!(!hub.runs(&world));
 }
