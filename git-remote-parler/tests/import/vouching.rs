@@ -429,11 +429,14 @@ fn an_object_that_is_here_and_damaged_vouches_for_nothing() {
     let bytes = bundle(&sender, &[base], &commit, &[&commit, &root, &below]);
     let place = receiver.git_dir().join("objects").join(&below[..2]);
     fs::create_dir_all(&place).unwrap();
-    fs::write(place.join(&below[2..]), b"").unwrap();
+    let whole = fs::read(sender.git_dir().join("objects").join(&below[..2]).join(&below[2..])).unwrap();
     let repository = sandbox.open(&receiver);
-    let error = import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap_err();
-    assert!(matches!(error, ImportError::Storage(_)), "{error}");
-    assert_eq!(receiver.git(&["for-each-ref", "refs/parler"]), "");
+    for left in [0, whole.len() - 8] {
+        fs::write(place.join(&below[2..]), &whole[..left]).unwrap();
+        let error = import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap_err();
+        assert!(matches!(error, ImportError::Storage(_)), "{left}: {error}");
+        assert_eq!(receiver.git(&["for-each-ref", "refs/parler"]), "");
+    }
     fs::remove_file(place.join(&below[2..])).unwrap();
     assert_eq!(children(&receiver, &bytes, "log"), ["unpack-objects", "update-ref"]);
 }
