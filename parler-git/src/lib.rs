@@ -99,8 +99,8 @@ pub fn run() -> ExitCode {
     })
 }
 
-/// Plays git's helper, whatever this process was called as, and gives its exit code. A program that holds only this is a
-/// third of the other, and starts that where it has to.
+/// Plays git's helper, whatever this process was called as, and gives its exit code. A program that holds only this is
+/// less than half of the other, and starts that where it has to.
 pub fn run_helper() -> ExitCode {
     begun().map_or_else(std::convert::identity, |mut environment| {
         environment.executable = environment.executable.map(|own| own.with_file_name(PROGRAM_NAME));

@@ -93,7 +93,8 @@ impl Past {
     /// Whether nobody is to work on this job, and why. Noted as given, where it is not.
     pub(crate) fn look(&self, client: &Client, hub: &HubId, job: &Job) -> Result<Option<Again>> {
         let said = (job.requester.id, job.id);
-        let seen = (&job.entry).says().map(|head| head.seq).unwrap_or_default();
+        let claimed = (&job.entry).says().map(|head| head.seq);
+        let seen = claimed.unwrap_or_default();
         let mut state = self.lock();
         if state.log.places.len() + state.given.len() > MOST_MESSAGES {
             *state = State::default();
@@ -108,7 +109,7 @@ impl Past {
             name: &job.room,
         };
         let again = match state.log.read_on(&room, if is_near { certain } else { seen }) {
-            Ok(()) => state.log.again(said, seen, job.seq()),
+            Ok(()) => state.log.again(said, claimed, job.seq()),
             // Its token is to claim and not to read: it knows what it was given itself.
             Err(error) if client.token().is_some() && error.kind == ErrorKind::NotAuthorised => state.log.ended(job.id),
             Err(error) => return Err(error),
@@ -191,16 +192,17 @@ impl Log {
         }
     }
 
-    /// What there is against a job that stands in this place, whose author had seen the log up to there.
-    fn again(&self, said: Said, seen: Seq, seq: Seq) -> Option<Again> {
+    /// What there is against a job that stands in this place, whose author signed for the log up to there, if it did.
+    fn again(&self, said: Said, claimed: Option<Seq>, seq: Seq) -> Option<Again> {
         match self.places.get(&said) {
             Some(first) if *first != seq => return Some(Again::Told(*first)),
             Some(_) => {}
             None => return Some(Again::NotThere),
         }
+        let seen = claimed.unwrap_or_default();
         let is_read = self.read.is_some_and(|(from, to)| from <= seen && seq <= to);
         // Who was never there signs for the empty room: of its first job it is enough that nothing that was read is the same.
-        let is_first = seen == Seq::ZERO;
+        let is_first = claimed == Some(Seq::ZERO);
         if !is_first && (!is_read || self.unknown.range(seen.next()..seq).next().is_some()) {
             return Some(Again::Perhaps);
         }
@@ -257,17 +259,20 @@ mod tests {
         let again = entry(&alice, 5, vec![handoff(None)], |value| value["id"] = json!(id));
         let others = entry(&carol, 4, vec![handoff(None)], |value| value["id"] = json!(id));
         let log = log(&[job, others, again]);
-        assert_eq!(log.again(job_said, Seq::new(2), Seq::new(3)), None);
+        assert_eq!(log.again(job_said, Some(Seq::new(2)), Seq::new(3)), None);
         assert_eq!(
-            log.again(job_said, Seq::new(2), Seq::new(5)),
+            log.again(job_said, Some(Seq::new(2)), Seq::new(5)),
             Some(Again::Told(Seq::new(3)))
         );
         assert_eq!(
-            log.again((job_said.0, MessageId::generate()), Seq::new(2), Seq::new(3)),
+            log.again((job_said.0, MessageId::generate()), Some(Seq::new(2)), Seq::new(3)),
             Some(Again::NotThere)
         );
         // What was not read could be anything.
-        assert_eq!(log.again(job_said, Seq::new(1), Seq::new(3)), Some(Again::Perhaps));
+        assert_eq!(
+            log.again(job_said, Some(Seq::new(1)), Seq::new(3)),
+            Some(Again::Perhaps)
+        );
     }
 
     #[test]
@@ -277,9 +282,12 @@ mod tests {
         let job = entry(&alice, 3, vec![handoff(None)], |_| ());
         let job_said = said(&job);
         let log = log(&[unreadable, job]);
-        assert_eq!(log.again(job_said, Seq::new(1), Seq::new(3)), Some(Again::Perhaps));
+        assert_eq!(
+            log.again(job_said, Some(Seq::new(1)), Seq::new(3)),
+            Some(Again::Perhaps)
+        );
         // Before its author looked.
-        assert_eq!(log.again(job_said, Seq::new(2), Seq::new(3)), None);
+        assert_eq!(log.again(job_said, Some(Seq::new(2)), Seq::new(3)), None);
     }
 
     /// Its author was never there, so it says nothing of how far back to look.
@@ -293,12 +301,15 @@ mod tests {
             value["id"] = json!(job_said.1)
         });
         let log = log(&[before, job, again]);
-        assert_eq!(log.again(job_said, Seq::ZERO, Seq::new(5002)), None);
+        assert_eq!(log.again(job_said, Some(Seq::ZERO), Seq::new(5002)), None);
         assert_eq!(
-            log.again(job_said, Seq::ZERO, Seq::new(5003)),
+            log.again(job_said, Some(Seq::ZERO), Seq::new(5003)),
             Some(Again::Told(Seq::new(5002)))
         );
-        assert_eq!(log.again(job_said, Seq::new(1), Seq::new(5002)), Some(Again::Perhaps));
+        // One that says how far it had looked, or that does not say.
+        for claimed in [Some(Seq::new(1)), None] {
+            assert_eq!(log.again(job_said, claimed, Seq::new(5002)), Some(Again::Perhaps));
+        }
     }
 
     #[test]
@@ -311,11 +322,11 @@ mod tests {
         });
         let working = entry(&bob, 3, vec![word(id, TaskStatus::Working)], |_| ());
         let mut log = log(&[job, forged, working]);
-        assert_eq!(log.again(job_said, Seq::ZERO, Seq::new(1)), None);
+        assert_eq!(log.again(job_said, Some(Seq::ZERO), Seq::new(1)), None);
         for (seq, status) in [(4, TaskStatus::Failed), (5, TaskStatus::Done)] {
             log.meet(&entry(&bob, seq, vec![word(id, status)], |_| ()));
             assert_eq!(
-                log.again(job_said, Seq::ZERO, Seq::new(1)),
+                log.again(job_said, Some(Seq::ZERO), Seq::new(1)),
                 Some(Again::Ended(Seq::new(4)))
             );
         }
