@@ -79,6 +79,21 @@ impl Data {
         number
     }
 
+    /// Puts another message in the place of this one, which the hashes behind it do not fit.
+    fn hide(&self, room: &str, seq: u64) {
+        let place = "room = (SELECT room FROM rooms WHERE key = ?1) AND seq = ?2";
+        let said = format!("SELECT body FROM messages WHERE {place}");
+        let row = params![room, seq.cast_signed()];
+        let body: Vec<u8> = self.0.query_row(&said, row, |row| row.get(0)).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        let id = body.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap();
+        let last = if id.ends_with('0') { '1' } else { '0' };
+        let hidden = body.replacen(id, &format!("{}{last}", &id[..id.len() - 1]), 1);
+        let update = format!("UPDATE messages SET body = ?3 WHERE {place}");
+        let row = params![room, seq.cast_signed(), hidden.as_bytes()];
+        assert_eq!(self.0.execute(&update, row).unwrap(), 1);
+    }
+
     /// Offers the message of this number as a job, to whoever asks next.
     fn offer(&self, room: &str, seq: u64) {
         self.0
@@ -386,6 +401,26 @@ fn a_job_that_has_ended_is_not_run_again() {
         assert_eq!(service.runs(), 1);
     }
     assert_eq!(service.stage.said("done").len(), 1);
+}
+
+/// The log does not say any more what the job was and how it ended; whoever knows a head behind that notices.
+#[test]
+fn a_job_whose_first_telling_is_hidden_is_not_run_again() {
+    let world = world();
+    let service = Service::new(&world);
+    let first = service.one_done();
+    let done = service.stage.said("done")[0]["seq"].as_u64().unwrap();
+    let silent = Silent::end(&world, &service.stage.alice);
+    let second = silent.data.tell(("svc.test", first), "svc.test");
+    silent.data.offer("svc.test", second);
+    for seq in [first, done] {
+        silent.data.hide("svc.test", seq);
+    }
+    silent.begin();
+    let refused = service.worker(&service.stage.bob).wait().either();
+    assert!(!refused.is_success(), "{refused:?}");
+    refused.warns("the history of room 'svc.test' is not the one known since");
+    assert_eq!(service.runs(), 1, "{refused:?}");
 }
 
 /// To a worker that goes on meanwhile, and works on what is new.
