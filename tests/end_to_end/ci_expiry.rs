@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use parler_harness::{RawClient, look_for, now_ms};
+use parler_harness::{Agent, RawClient, look_for, now_ms};
 use parler_protocol::limits::MAX_WAIT;
 use parler_protocol::{Draft, Part, RoomName};
 use serde_json::{Value, json};
@@ -24,6 +24,22 @@ fn say_at(author: &RawClient, room: &RoomName, clock: i64, commit: &str, to: Opt
     draft.mentions = to.map(str::to_owned).into_iter().collect();
     let signed = author.sign_at(clock, room, &author.head(room), &draft);
     author.calls.post(room, &signed, None, None).unwrap();
+}
+
+/// Carol, a member who signs with any clock, and the room.
+fn carol(stage: &Stage<'_>) -> (RawClient, RoomName) {
+    let code = stage.alice.parler("invite --group build").success();
+    let carol = RawClient::new(&stage.hub.url(), "carol");
+    let room = carol.join(code.word());
+    (carol, room)
+}
+
+fn wait_until_expired(agent: &Agent<'_>, commit: &str) {
+    let has_expired = || {
+        let gate = agent.parler(["status", "--commit", commit]).either();
+        (!gate.is_success()).then_some(())
+    };
+    look_for(has_expired, || "it is still good".to_owned());
 }
 
 #[test]
@@ -93,9 +109,7 @@ fn what_was_said_too_long_ago_leads_nobody_and_opens_no_gate() {
     let world = world();
     let stage = Stage::set(&world);
     let (bob, bobs) = stage.member("bob", "fixer");
-    let code = stage.alice.parler("invite --group build").success();
-    let carol = RawClient::new(&stage.hub.url(), "carol");
-    let room = carol.join(code.word());
+    let (carol, room) = carol(&stage);
     let commit = bobs.rev("HEAD");
     say_at(&carol, &room, now_ms() - 2 * DAY, &commit, Some("fixer"));
 
@@ -156,9 +170,7 @@ fn a_clock_that_is_wrong_makes_nothing_hold_longer() {
     let world = world();
     let stage = Stage::set(&world);
     let (bob, bobs) = stage.member("bob", "fixer");
-    let code = stage.alice.parler("invite --group build").success();
-    let carol = RawClient::new(&stage.hub.url(), "carol");
-    let room = carol.join(code.word());
+    let (carol, room) = carol(&stage);
     let commit = bobs.rev("HEAD");
     let before = now_ms();
     say_at(&carol, &room, before + 300 * DAY, &commit, None);
@@ -186,11 +198,7 @@ fn a_time_that_ends_is_noticed_by_those_who_wait() {
     assert!(ended.one_error_line().contains("expired"), "{ended:?}");
     assert!(began.elapsed() < MAX_WAIT, "{:?}", began.elapsed());
     let commit = bobs.rev("HEAD");
-    let has_expired = || {
-        let gate = bob.parler(["status", "--commit", &commit]).either();
-        (!gate.is_success()).then_some(())
-    };
-    look_for(has_expired, || "it is still good".to_owned());
+    wait_until_expired(&bob, &commit);
     bob.parler(["status", "--commit", &commit]).code(3);
 }
 
@@ -205,11 +213,7 @@ fn whoever_took_it_in_time_is_led_on() {
         .success();
     bob.parler("accept 1").success();
     let commit = bobs.rev("HEAD");
-    let has_expired = || {
-        let gate = bob.parler(["status", "--commit", &commit]).either();
-        (!gate.is_success()).then_some(())
-    };
-    look_for(has_expired, || "it is still good".to_owned());
+    wait_until_expired(&bob, &commit);
     bob.parler("inbox").success().says("HANDOFF").says("take-it");
     let read = bob.parler("recv").success();
     assert!(read.out().starts_with("HANDOFF TO YOU"), "{read:?}");
