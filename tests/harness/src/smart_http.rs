@@ -2,6 +2,7 @@
 //! It serves what lies in a world, to everybody, with leave to push; what a repository allows is its own configuration.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -144,8 +145,8 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the program said nothing\n").into_response();
     };
     let pieces = stream::unfold(from_program, |mut pieces| async {
-        let piece: io::Result<Bytes> = pieces.recv().await?;
-        Some((piece, pieces))
+        let piece: Bytes = pieces.recv().await?;
+        Some((Ok::<_, Infallible>(piece), pieces))
     });
     let mut response = Response::builder().status(head.status);
     for (name, value) in head.headers {
@@ -198,7 +199,7 @@ impl Site {
         mut command: Command,
         input: mpsc::Receiver<Bytes>,
         tell_head: oneshot::Sender<Head>,
-        output: &mpsc::Sender<io::Result<Bytes>>,
+        output: &mpsc::Sender<Bytes>,
     ) {
         let log = File::options().create(true).append(true).open(&self.log);
         command
@@ -215,12 +216,10 @@ impl Site {
             // Nobody listens any more.
             end_group(child.id());
         }
-        let ended = child.wait();
+        // However it ended, its answer ends as any other does, which is how web servers take a CGI program's end: were
+        // the connection cut, what it said last, often why it failed, could be lost. That much is missing, git sees itself.
+        let _ = child.wait();
         self.running().remove(&child.id());
-        if !ended.is_ok_and(|status| status.success()) {
-            // A body that ends early must not look whole.
-            let _ = output.blocking_send(Err(io::Error::other("the program failed")));
-        }
     }
 }
 
@@ -236,7 +235,7 @@ fn carry(
     child: &mut Child,
     mut input: mpsc::Receiver<Bytes>,
     tell_head: oneshot::Sender<Head>,
-    output: &mpsc::Sender<io::Result<Bytes>>,
+    output: &mpsc::Sender<Bytes>,
 ) -> io::Result<()> {
     let mut stdin = child.stdin.take().expect("piped");
     let mut stdout = BufReader::with_capacity(PIECE, child.stdout.take().expect("piped"));
@@ -256,7 +255,7 @@ fn carry(
             return Ok(());
         }
         piece.truncate(read);
-        output.blocking_send(Ok(piece.into())).map_err(|_| gone())?;
+        output.blocking_send(piece.into()).map_err(|_| gone())?;
     }
 }
 
