@@ -24,6 +24,7 @@ mod group;
 mod intake;
 mod joined;
 mod limits;
+mod loose;
 mod plain;
 mod promised;
 mod stores;
@@ -33,11 +34,12 @@ mod vouching;
 use connectivity::Proof;
 pub use error::ImportError;
 use group::Group;
-use intake::Intake;
+use intake::{Intake, tell_unpacked};
 use limits::FEW_BYTES;
 pub use limits::ImportLimits;
 use stores::Stores;
 use stream::BundleStream;
+use vouching::Vouched;
 
 /// What the sender signed about a bundle. The header must say the same, in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -403,6 +405,19 @@ impl<'r> Import<'r> {
         } else {
             None
         };
+        if let Some(vouched) = &vouched
+            && self.writes(vouched, group.bytes())?
+        {
+            loose::write(&vouched.objects, self.stores.hash(), self.quarantine.path()).map_err(ImportError::storage)?;
+            let count = vouched.objects.len();
+            tell_unpacked(self.repository, count as u64, group.bytes());
+            tracing::debug!(
+                members = members.len(),
+                count,
+                "import: a group was written into the quarantine"
+            );
+            return Ok((Standing::Connected, vouched.ids()));
+        }
         let pack = group.finish().map_err(not_joined)?;
         let objects = object_count(&pack.bytes).ok_or_else(|| not_joined(PackFlaw::NotAPack))?;
         let mut intake = self.start_intake(intake::Pack {
@@ -426,7 +441,14 @@ impl<'r> Import<'r> {
             (true, false) => Standing::SelfContained,
             (false, false) => Standing::Open,
         };
-        Ok((standing, vouched.unwrap_or_default()))
+        Ok((standing, vouched.map(|vouched| vouched.ids()).unwrap_or_default()))
+    }
+
+    /// Whether we write the objects of a group ourselves: few, and of so many bytes as a pack.
+    fn writes(&self, vouched: &Vouched, pack_bytes: u64) -> Result<bool, ImportError> {
+        let is_small =
+            vouched.objects.len() as u64 <= self.limits.small_objects.into() && pack_bytes <= self.limits.small_bytes;
+        Ok(is_small && loose::are_usual(self.repository)?)
     }
 
     /// Whether what we see of the repository is what git would judge by. Nobody may have judged a prerequisite that no

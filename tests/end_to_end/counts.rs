@@ -142,7 +142,7 @@ fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
 }
 
 #[test]
-fn an_ordinary_fetch_is_two_requests_and_two_children() {
+fn an_ordinary_fetch_is_two_requests_and_one_child() {
     let world = world();
     let Counted { work, bobs, counter } = counted(&world);
     work.commit("b.txt", "two\n");
@@ -157,7 +157,7 @@ fn an_ordinary_fetch_is_two_requests_and_two_children() {
         requests[1].starts_with("GET /v1/rooms/{room}/bundles 200"),
         "{requests:#?}"
     );
-    assert_eq!(children.len(), 2, "{children:#?}");
+    assert_eq!(children.len(), 1, "{children:#?}");
     assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
 }
 
@@ -171,8 +171,8 @@ fn several_bundles_are_fetched_in_the_same_two_requests() {
     }
     let (requests, children) = cost(&bobs, &counter, "fetch --quiet team");
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    // One child takes in all of them; what comes after that is done once for all.
-    assert_eq!(children.len(), 2, "{children:#?}");
+    // What is done once they are here is done once for all.
+    assert_eq!(children.len(), 1, "{children:#?}");
     assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
 }
 

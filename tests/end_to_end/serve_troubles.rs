@@ -107,6 +107,8 @@ fn a_job_that_takes_too_long_to_prepare_fails() {
     let mut gate = Gate::before_git(&world);
     let stage = stage(&world);
     stage.make_service();
+    // Of such a name git has to judge.
+    stage.place.commit("odd~.txt", "odd\n");
     stage.push();
     let bob = gate.holds_git_of(&stage.bob);
     let worker = stage.start(&bob, &["--once", "--timeout", "1s"], &["touch", "/nowhere"]);

@@ -352,7 +352,7 @@ fn gits_own_traces_show_our_children_and_change_nothing_else() {
         if is_to_stderr {
             for (answer, child) in [
                 (&pushed, "pack-objects"),
-                (&fetched, "unpack-objects"),
+                (&fetched, "update-ref"),
                 (&refused, "unpack-objects"),
             ] {
                 let of_children = answer

@@ -5,7 +5,7 @@ use parler_protocol::Oid;
 
 use super::joined::JoinedPack;
 use super::stores::Stores;
-use super::vouching::vouches;
+use super::vouching::{Vouched, vouches};
 use crate::pack::entries::PackFlaw;
 
 /// Bundles whose bytes have been checked, and whose objects git has not seen yet.
@@ -70,7 +70,7 @@ impl Group {
 
     /// Its objects and those here that they rest on, if they need no git to be judged. `tips` are those of its bundles,
     /// `prerequisites` what these find in the repository.
-    pub(super) fn vouched(&self, tips: &[Oid], prerequisites: &[Oid], stores: &Stores) -> Option<Vec<ObjectId>> {
+    pub(super) fn vouched(&self, tips: &[Oid], prerequisites: &[Oid], stores: &Stores) -> Option<Vouched> {
         let ids = |oids: &[Oid]| -> Option<Vec<ObjectId>> {
             let id = |oid: &Oid| ObjectId::try_from(oid.as_bytes()).ok();
             oids.iter().map(id).collect()
@@ -78,7 +78,15 @@ impl Group {
         let objects = self.joined.objects()?;
         let prerequisites = ids(prerequisites)?.into_iter().collect();
         let here = vouches(&objects, &ids(tips)?, &prerequisites, stores)?;
-        Some(objects.into_keys().chain(here).collect())
+        Some(Vouched { objects, here })
+    }
+
+    /// How many bytes its pack has, or nearly so.
+    pub(super) fn bytes(&self) -> u64 {
+        match self.members {
+            1 => self.first.len() as u64,
+            _ => self.joined.bytes(),
+        }
     }
 
     /// The pack that brings all of them.

@@ -141,20 +141,9 @@ impl<'a> Intake<'a> {
             return Err(ImportError::Refused { message });
         }
         if self.way == Way::Unpack {
-            self.tell_unpacked();
+            tell_unpacked(self.repository, self.pack.objects.into(), self.pack.bytes);
         }
         Ok(self.way == Way::IndexWhole && code == 0)
-    }
-
-    /// This child counts only where it sees a terminal itself, and it sees our pipe.
-    fn tell_unpacked(&self) {
-        let meters = self.repository.git().meters();
-        if meters.is_screen() {
-            let objects = u64::from(self.pack.objects);
-            let mut meter = Meter::delayed(meters.clone(), "Unpacking objects", objects, Duration::ZERO);
-            meter.moved(objects, self.pack.bytes);
-            meter.done(self.pack.bytes);
-        }
     }
 
     /// Git before 2.44 takes the severities only with the stricter check. Known by its refusal, because asking for the
@@ -173,6 +162,17 @@ impl<'a> Intake<'a> {
             .feed(&fed)
             .and_then(|()| self.child.feed(bytes))
             .map_err(refused)
+    }
+}
+
+/// Says on a terminal what git says of objects that it has unpacked. The child counts only where it sees one itself, and it
+/// sees our pipe.
+pub(super) fn tell_unpacked(repository: &Repository, objects: u64, pack_bytes: u64) {
+    let meters = repository.git().meters();
+    if meters.is_screen() {
+        let mut meter = Meter::delayed(meters.clone(), "Unpacking objects", objects, Duration::ZERO);
+        meter.moved(objects, pack_bytes);
+        meter.done(pack_bytes);
     }
 }
 

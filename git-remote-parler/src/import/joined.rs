@@ -135,6 +135,11 @@ impl JoinedPack {
         self.expected.iter().any(|id| !self.placed.contains_key(id))
     }
 
+    /// How many bytes it has so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Whether it is large enough to be taken in.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_BYTES || self.placed.len() >= FULL_OBJECTS

@@ -31,6 +31,20 @@ const MOST_HERE: usize = 10_000;
 /// Objects that came together, by their names.
 pub(super) type Objects = HashMap<ObjectId, Arc<Object>>;
 
+/// Objects that are plain, and what they rest on.
+pub(super) struct Vouched {
+    pub(super) objects: Objects,
+    /// Files of the repository.
+    pub(super) here: HashSet<ObjectId>,
+}
+
+impl Vouched {
+    /// All of them.
+    pub(super) fn ids(&self) -> Vec<ObjectId> {
+        self.objects.keys().chain(&self.here).copied().collect()
+    }
+}
+
 /// Files of the repository on which this rests besides the prerequisites, if all of the objects are plain, the tips are
 /// commits among them, and everything that these reach is among them, or in the repository, as long as the prerequisites
 /// are complete there. None says nothing.

@@ -143,9 +143,9 @@ fn thin_and_full_bundles_are_pinned_and_nothing_else_changes() {
 }
 
 #[test]
-fn an_import_takes_two_children_or_three() {
+fn an_import_takes_one_child_to_three() {
     for (limits, command, count) in [
-        (ImportLimits::default(), "unpack-objects", 2),
+        (ImportLimits::default(), "update-ref", 1),
         (packs(), "index-pack", 2),
         // What is not looked through has to be walked.
         (alone(), "unpack-objects", 3),
@@ -161,7 +161,7 @@ fn an_import_takes_two_children_or_three() {
             assert_eq!(children.len(), count, "{children:#?}");
             assert!(children[0].contains(command), "{children:#?}");
             assert!(children[count - 1].contains("update-ref"), "{children:#?}");
-            let walks_to_all = children[1].contains("--all");
+            let walks_to_all = children.iter().any(|child| child.contains("--all"));
             assert_eq!(walks_to_all, count == 3 && name == "full", "{children:#?}");
         }
     }
@@ -456,9 +456,9 @@ fn a_ref_that_moves_while_it_vouches_is_noticed() {
         assert_eq!(receiver.oid(&pins[0].name), work.tip);
         let children = sandbox.lines("moving.log");
         fs::remove_file(&log).unwrap();
-        assert_eq!(children.len(), 4, "{children:#?}");
+        assert_eq!(children.len(), 3, "{children:#?}");
         assert!(
-            children[2].contains("rev-list") && children[2].contains("--all"),
+            children[1].contains("rev-list") && children[1].contains("--all"),
             "{children:#?}"
         );
         receiver.git(&["fsck", "--strict"]);
@@ -601,6 +601,7 @@ fn each_child_that_judges_a_bundle_has_limits() {
         let sandbox = Sandbox::new();
         let work = work(&sandbox, &[]);
         let receiver = work.receiver("receiver", &[]);
+        receiver.has_git_write();
         let (git, log) = (program().path().display().to_string(), sandbox.path("limits"));
         // They are set right after the start: noted at the end.
         let script = format!(

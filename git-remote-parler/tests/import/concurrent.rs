@@ -118,6 +118,7 @@ fn what_is_removed_between_its_proof_and_its_move_is_not_imported() {
         let receiver = sandbox.init("receiver", &[]);
         let from = sender.directory.to_str().unwrap();
         receiver.git(&["fetch", "-q", from, &format!("{base}:refs/heads/base")]);
+        receiver.has_git_write();
         let before = receiver.git(&["count-objects", "-v"]);
         // The walk is what proves; what is plain has been proven before git has it.
         let script = format!(

@@ -146,14 +146,26 @@ fn a_few_commits_become_loose_objects_as_one_bundle_of_them_would() {
     let (sender, commits) = history(&sandbox, "sender", "sha1", &changes);
     sender.git(&["branch", "base", &commits[2].to_string()]);
     let options = ["--single-branch", "-b", "base"];
-    let receiver = sandbox.clone(&sender, "receiver", &options);
     let bundles = chain(&sender, Some(commits[2]), &commits[3..]);
-    let repository = open_counting(&sandbox, &receiver, "log");
-    import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
-    let children = sandbox.lines("log");
-    assert_eq!(children.len(), 2, "{children:#?}");
-    assert!(children[0].contains(" unpack-objects "), "{children:#?}");
-    assert_same_objects(&receiver, &sender);
+    for (name, children) in [
+        ("ours", ["update-ref"].as_slice()),
+        ("gits", &["unpack-objects", "update-ref"]),
+    ] {
+        let receiver = sandbox.clone(&sender, name, &options);
+        if children.len() == 2 {
+            receiver.has_git_write();
+        }
+        let packs_of = |repo: &Repo| fs::read_dir(repo.git_dir().join("objects/pack")).unwrap().count();
+        let (log, before) = (format!("{name}.log"), packs_of(&receiver));
+        let repository = open_counting(&sandbox, &receiver, &log);
+        import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
+        let seen = sandbox.lines(&log);
+        assert_eq!(seen.len(), children.len(), "{seen:#?}");
+        let has = |(line, child): (&String, &&str)| line.contains(&format!(" {child} "));
+        assert!(seen.iter().zip(children).all(has), "{seen:#?}");
+        assert_eq!(packs_of(&receiver), before);
+        assert_same_objects(&receiver, &sender);
+    }
 }
 
 /// The old blob comes back as a delta on the new one, whose own base is the old one: twice in one pack they could not be
@@ -206,6 +218,7 @@ fn a_bundle_may_build_on_the_middle_of_another() {
     sender.git(&["update-ref", "refs/heads/side", &side.to_string()]);
     for limits in ways() {
         let receiver = sandbox.init(&format!("receiver-{}", limits.small_objects), &[]);
+        receiver.has_git_write();
         let counting = open_counting(&sandbox, &receiver, "log");
         import(&counting, limits, PinTiming::Now, &slices(&bundles)).unwrap();
         assert_eq!(
@@ -233,6 +246,7 @@ fn a_large_bundle_is_taken_in_in_its_place() {
     let bundles = chain(&sender, None, &commits);
     assert!(bundles[3].len() as u64 > ImportLimits::default().joined_bytes);
     let receiver = sandbox.init("receiver", &[]);
+    receiver.has_git_write();
     let repository = open_counting(&sandbox, &receiver, "log");
     import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
     assert_eq!(intakes(&sandbox, "log").len(), 3);
@@ -253,6 +267,7 @@ fn what_is_too_large_to_be_looked_at_goes_alone() {
     let bundles = chain(&sender, None, &commits);
     assert!(bundles[2].len() as u64 <= ImportLimits::default().joined_bytes);
     let receiver = sandbox.init("receiver", &[]);
+    receiver.has_git_write();
     let repository = open_counting(&sandbox, &receiver, "log");
     import(&repository, ImportLimits::default(), PinTiming::Now, &slices(&bundles)).unwrap();
     assert_eq!(intakes(&sandbox, "log").len(), 3);

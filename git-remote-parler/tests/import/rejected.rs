@@ -524,6 +524,7 @@ fn what_git_says_besides_its_verdict_is_a_refusal() {
         "#!/bin/sh\n'{git}' \"$@\" || exit $?\ncase \"$*\" in *index-pack*|*unpack-objects*) echo and more;; esac\n"
     );
     let program = GitProgram::at(sandbox.script("talking-git", &script));
+    receiver.has_git_write();
     let before = Snapshot::of(&receiver);
     for limits in ways() {
         let repository = Repository::open(sandbox.git_by(program.clone()), &receiver.git_dir()).unwrap();

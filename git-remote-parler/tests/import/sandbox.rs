@@ -160,6 +160,11 @@ impl Repo<'_> {
         self.sandbox.git(&self.directory, args)
     }
 
+    /// Says how loose objects are written, which git alone does then.
+    pub fn has_git_write(&self) {
+        self.git(&["config", "core.looseCompression", "1"]);
+    }
+
     pub fn git_dir(&self) -> PathBuf {
         PathBuf::from(self.git(&["rev-parse", "--absolute-git-dir"]))
     }

@@ -1,7 +1,9 @@
 //! What is so plain that git need not be asked about it, and that nothing gets in by it that git would refuse.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use git_remote_parler::git::GitProgram;
 use git_remote_parler::import::{ImportError, ImportLimits, PinTiming};
@@ -146,7 +148,7 @@ fn children(receiver: &Repo<'_>, bytes: &[u8], log: &str) -> Vec<String> {
 }
 
 #[test]
-fn ordinary_work_takes_two_children_and_arrives_whole() {
+fn ordinary_work_takes_one_child_and_arrives_whole() {
     for format in ["sha1", "sha256"] {
         let sandbox = Sandbox::new();
         let (sender, base) = beginning(&sandbox, format);
@@ -159,7 +161,7 @@ fn ordinary_work_takes_two_children_and_arrives_whole() {
             let tip = after(&sender, &base, *change);
             let bytes = thin(&sender, tip, &base);
             let seen = children(&receiver, &bytes, &format!("log-{number}"));
-            assert_eq!(seen, ["unpack-objects", "update-ref"], "{what}");
+            assert_eq!(seen, ["update-ref"], "{what}");
             receiver.git(&["fsck", "--strict", "--no-dangling"]);
             assert_eq!(
                 receiver.git(&["rev-parse", &format!("{tip}^{{tree}}")]),
@@ -177,8 +179,7 @@ fn ordinary_work_takes_two_children_and_arrives_whole() {
             &[("refs/heads/x", sender.oid("HEAD"))],
             &[],
         ));
-        let seen = children(&receiver, &whole, "log-empty");
-        assert_eq!(seen, ["unpack-objects", "update-ref"]);
+        assert_eq!(children(&receiver, &whole, "log-empty"), ["update-ref"]);
     }
 }
 
@@ -396,11 +397,12 @@ fn what_else_has_to_be_here_is_looked_for_again_at_the_end() {
     let commit = commit_object(&sender, &found, Some(&base.to_string()));
     let bytes = bundle(&sender, &[base], &commit, &[&commit, &found]);
     let object = receiver.git_dir().join("objects").join(&lost[..2]).join(&lost[2..]);
+    receiver.has_git_write();
     gone_meanwhile(&receiver, &bytes, &format!("rm -f '{}'", object.display()));
     receiver.feed_bytes(&["unpack-objects", "-q"], &pack(&sender, &[&lost]));
     assert_eq!(children(&receiver, &bytes, "log"), ["unpack-objects", "update-ref"]);
 
-    // One that comes is not written where a pack has it, which may be gone next.
+    // One that comes is not written by git where a pack has it, which may be gone next.
     let other = write_object(&sender, "blob", b"packed and lost");
     let place = receiver.git_dir().join("objects/pack/pack");
     receiver.feed_bytes(&["unpack-objects", "-q"], &pack(&sender, &[&other]));
@@ -417,7 +419,7 @@ fn what_else_has_to_be_here_is_looked_for_again_at_the_end() {
     gone_meanwhile(&receiver, &bytes, &format!("env -u GIT_OBJECT_DIRECTORY {repack}"));
 }
 
-/// As a loss of power leaves it: git does not write it again, and takes it for there.
+/// As a loss of power leaves it: git does not write it again, and takes it for there. We do.
 #[test]
 fn an_object_that_is_here_and_damaged_vouches_for_nothing() {
     let sandbox = Sandbox::new();
@@ -431,8 +433,25 @@ fn an_object_that_is_here_and_damaged_vouches_for_nothing() {
     fs::create_dir_all(&place).unwrap();
     let whole = fs::read(sender.git_dir().join("objects").join(&below[..2]).join(&below[2..])).unwrap();
     let repository = sandbox.open(&receiver);
-    for left in [0, whole.len() - 8] {
+    let damage = |left: usize| {
+        let _ = fs::remove_file(place.join(&below[2..]));
         fs::write(place.join(&below[2..]), &whole[..left]).unwrap();
+    };
+    for left in [0, whole.len() - 8] {
+        damage(left);
+        import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap();
+        receiver.git(&["fsck", "--strict", "--no-dangling"]);
+        for pin in receiver
+            .git(&["for-each-ref", "--format=%(refname)", "refs/parler"])
+            .lines()
+        {
+            receiver.git(&["update-ref", "-d", pin]);
+        }
+    }
+    receiver.has_git_write();
+    let repository = sandbox.open(&receiver);
+    for left in [0, whole.len() - 8] {
+        damage(left);
         let error = import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap_err();
         assert!(matches!(error, ImportError::Storage(_)), "{left}: {error}");
         assert_eq!(receiver.git(&["for-each-ref", "refs/parler"]), "");
@@ -485,4 +504,71 @@ fn where_git_may_see_something_else_git_is_asked() {
     let url = sender.directory.to_str().unwrap();
     receiver.git(&["fetch", "-q", url, &format!("{base}:refs/heads/base")]);
     assert_eq!(children(&receiver, &bytes, "log-alternates"), JUDGED_BY_GIT);
+}
+
+/// What there is of loose objects: where, with which permissions, and what they say.
+fn loose(repo: &Repo<'_>) -> BTreeMap<PathBuf, (u32, Option<String>)> {
+    let objects = repo.git_dir().join("objects");
+    let mut found = BTreeMap::new();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    for directory in fs::read_dir(&objects).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = directory.file_name().unwrap().to_owned();
+        if name.len() != 2 {
+            continue;
+        }
+        found.insert(PathBuf::from(&name), (mode(&directory), None));
+        for object in fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let file = object.file_name().unwrap();
+            let oid = format!("{}{}", name.display(), file.display());
+            let content = format!(
+                "{}\n{}",
+                repo.git(&["cat-file", "-t", &oid]),
+                repo.git(&["cat-file", "-p", &oid])
+            );
+            found.insert(Path::new(&name).join(file), (mode(&object), Some(content)));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_we_write_is_what_git_writes() {
+    for format in ["sha1", "sha256"] {
+        let sandbox = Sandbox::new();
+        let (sender, base) = beginning(&sandbox, format);
+        let tip = sender.commit("a/b/deep", "deeper");
+        let bytes = thin(&sender, tip, &base);
+        let from = sender.directory.to_str().unwrap();
+        let received = |name: &str, settings: &[[&str; 2]]| {
+            let receiver = sandbox.init(name, &["--object-format", format]);
+            receiver.git(&["fetch", "-q", from, &format!("{base}:refs/heads/base")]);
+            receiver.git(&["repack", "-a", "-d", "-q"]);
+            assert!(loose(&receiver).is_empty());
+            for [key, value] in settings {
+                receiver.git(&["config", key, value]);
+            }
+            let seen = children(&receiver, &bytes, &format!("log-{name}"));
+            (seen, loose(&receiver))
+        };
+        let (seen, ours) = received("ours", &[]);
+        assert_eq!(seen, ["update-ref"]);
+        assert!(
+            ours.values().filter(|(_, content)| content.is_some()).count() == 5,
+            "{ours:#?}"
+        );
+        // Where it is to be otherwise, git does it.
+        for [key, value] in [
+            ["core.looseCompression", "1"],
+            ["core.compression", "0"],
+            ["core.sharedRepository", "0640"],
+            ["core.fsync", "all"],
+            ["core.fsyncMethod", "batch"],
+            ["core.fsyncObjectFiles", "true"],
+        ] {
+            let (seen, gits) = received(key, &[[key, value]]);
+            assert_eq!(seen, ["unpack-objects", "update-ref"], "{key}");
+            let is_shared = key == "core.sharedRepository";
+            assert_eq!(gits == ours, !is_shared, "{key}: {gits:#?} {ours:#?}");
+        }
+    }
 }
