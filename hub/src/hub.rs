@@ -27,6 +27,7 @@ use crate::retention;
 use crate::router::router;
 use crate::server::{self, Door};
 use crate::sessions::Sessions;
+use crate::shared_pages::SharedPages;
 use crate::state::{HubState, Phase, SharedState};
 use crate::store::{CommitStats, OpenError, SqliteOptions, SqliteStore, Store, StoreError};
 use crate::streams::Streams;
@@ -186,6 +187,7 @@ impl Hub {
             uploads,
             presence: Arc::new(Presence::new(Arc::clone(&self.wake))),
             fetches: Fetches::default(),
+            shared_pages: SharedPages::default(),
             streams: Streams::new(self.options.limits.max_streams, self.metrics.streams.clone()),
             metrics: self.metrics,
             phase: watch::Sender::new(Phase::Serving),

@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     answer_seconds: Family<CallLabels, Histogram, fn() -> Histogram>,
     pub(crate) connections: Gauge,
     pub(crate) streams: Gauge,
+    pub(crate) stream_reads: Counter,
     pub(crate) long_polls: Gauge,
     pub(crate) messages: Counter,
     pub(crate) blob_bytes_in: Counter,
@@ -82,6 +83,7 @@ impl Metrics {
             answer_seconds: Family::new_with_constructor(new_histogram),
             connections: Gauge::default(),
             streams: Gauge::default(),
+            stream_reads: Counter::default(),
             long_polls: Gauge::default(),
             messages: Counter::default(),
             blob_bytes_in: Counter::default(),
@@ -99,6 +101,11 @@ impl Metrics {
         );
         hub.register("connections", "Connections open", metrics.connections.clone());
         hub.register("streams", "Streams open", metrics.streams.clone());
+        hub.register(
+            "stream_reads",
+            "Pages of logs read for streams",
+            metrics.stream_reads.clone(),
+        );
         hub.register(
             "long_polls",
             "Reads that wait for a message",

@@ -9,12 +9,14 @@ use crate::authority::Authorities;
 use crate::blob_store::BlobStore;
 use crate::challenge::Challenges;
 use crate::fetches::Fetches;
+use crate::log_events::LogEvents;
 use crate::metrics::Metrics;
 use crate::options::HubOptions;
 use crate::presence::Presence;
 use crate::problem::Refusal;
 use crate::rate::RateLimit;
 use crate::sessions::Sessions;
+use crate::shared_pages::SharedPages;
 use crate::store::Store;
 use crate::streams::Streams;
 use crate::uploads::Uploads;
@@ -45,6 +47,7 @@ pub(crate) struct HubState {
     pub(crate) sessions: Sessions,
     pub(crate) proofs: RateLimit,
     pub(crate) streams: Streams,
+    pub(crate) shared_pages: SharedPages<LogEvents>,
     pub(crate) uploads: Uploads,
     pub(crate) presence: Arc<Presence>,
     pub(crate) fetches: Fetches,

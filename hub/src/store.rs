@@ -7,6 +7,7 @@ mod error;
 mod job;
 mod sqlite;
 mod token;
+mod upkeep;
 
 use std::collections::HashSet;
 
@@ -30,6 +31,7 @@ pub(crate) use sqlite::{
 };
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use token::{JobToken, Need, NewToken, TokenHolder};
+pub use upkeep::{BlobDrop, DroppedBlobs, DroppedMessages, RoomMark, SlicedMessage};
 
 /// Who a request is from: a key with the name and role it goes by in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,28 +234,6 @@ pub struct LogPage {
     pub last_note: Option<Seq>,
 }
 
-/// How far a room has come, for whoever looks again later.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoomMark {
-    /// The room.
-    pub room: RoomName,
-    /// When it was made, milliseconds since 1970: another of the same name may follow it.
-    pub made_at: i64,
-    /// Its newest message.
-    pub head: Seq,
-    /// Its newest message with refs or a bundle.
-    pub newest_push: Seq,
-}
-
-/// A message of a log, as upkeep sees it.
-#[derive(Debug, Clone)]
-pub struct SlicedMessage {
-    /// As stored: the message, or what stands in its place.
-    pub stored: Bytes,
-    /// When its content was given up, milliseconds since 1970.
-    pub dropped_at: Option<i64>,
-}
-
 /// A room's messages that carry refs or bundles.
 #[derive(Debug, Clone)]
 pub struct PushLog {
@@ -298,45 +278,6 @@ pub struct StoredReader {
     /// When it had been sent the last of the blobs asked about, milliseconds since 1970. None: not all of them, or none
     /// was asked about.
     pub fetched_at: Option<i64>,
-}
-
-/// Messages that were given up in one step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DroppedMessages {
-    /// How many.
-    pub messages: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-    /// Up to here was looked, where there may be more.
-    pub next: Option<Seq>,
-}
-
-/// Blobs to be given up in one step.
-#[derive(Debug, Clone)]
-pub struct BlobDrop {
-    /// The room.
-    pub room: RoomName,
-    /// When that was made, milliseconds since 1970: another of the same name is none of this one's business.
-    pub made_at: i64,
-    /// Which.
-    pub ids: Vec<BundleId>,
-    /// Only those that came with messages up to here.
-    pub up_to: Seq,
-    /// How far the log reached when it was decided that they are not needed.
-    pub as_of: Seq,
-    /// Now, milliseconds since 1970.
-    pub now: i64,
-}
-
-/// Blobs that were given up in one step.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DroppedBlobs {
-    /// How many.
-    pub blobs: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Those of them whose files no room needs any more.
-    pub files: Vec<BundleId>,
 }
 
 /// Where a blob's bytes are.
@@ -512,6 +453,17 @@ pub trait Store: Queue {
         limit: u32,
         max_bytes: usize,
     ) -> Result<LogPage, StoreError>;
+
+    /// Messages after `after`, as [`Store::read`] would give them to each of these agents in one snapshot, and to which of them it
+    /// would. `NotFound`: there is no such room.
+    async fn read_for(
+        &self,
+        agents: Vec<AgentId>,
+        room: &RoomName,
+        after: Seq,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<(LogPage, HashSet<AgentId>), StoreError>;
 
     /// The messages after version `since` that carry refs or bundles, until they pass `max_bytes`. `since` equal to the
     /// version: none ([`Need::Refs`]).

@@ -207,6 +207,12 @@ impl FactSubscription {
     pub async fn changed(&mut self) {
         self.0.changed().await;
     }
+
+    /// Whether [`FactSubscription::changed`] would return at once.
+    pub fn has_changed(&self) -> bool {
+        let receiver = self.0.receiver.as_ref();
+        receiver.is_some_and(|receiver| receiver.has_changed().unwrap_or(true))
+    }
 }
 
 #[derive(Debug)]

@@ -47,3 +47,4 @@ mod sessions;
 mod streams;
 mod tls;
 mod tokens;
+mod watchers;

@@ -12,7 +12,7 @@ use crate::support::{Agent, Answer, Push, RunningProgram, oid, request, text_mes
 const DOCUMENT: &str = include_str!("../../docs/operating.md");
 
 /// An open hub that tells its measurements, and where.
-fn measured_hub(data: &std::path::Path) -> (RunningProgram, SocketAddr) {
+pub(crate) fn measured_hub(data: &std::path::Path) -> (RunningProgram, SocketAddr) {
     let hub = RunningProgram::with(data, |command| {
         command.args(["--open", "--metrics-listen", "127.0.0.1:0"]);
     });
@@ -27,7 +27,7 @@ async fn get(address: SocketAddr, path: &str, host: &str) -> Answer {
 }
 
 /// The values by name and labels.
-async fn measure(address: SocketAddr) -> BTreeMap<String, f64> {
+pub(crate) async fn measure(address: SocketAddr) -> BTreeMap<String, f64> {
     let answer = get(address, "/metrics", &address.to_string()).await.expect(200);
     assert!(
         answer

@@ -23,8 +23,8 @@ use crate::support::{Agent, TestHub, in_time, text_message};
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Event {
     pub(crate) name: String,
-    id: String,
-    data: String,
+    pub(crate) id: String,
+    pub(crate) data: String,
     retry: String,
     comments: usize,
 }
@@ -47,6 +47,11 @@ pub(crate) struct Stream {
 impl Stream {
     async fn open(agent: &Agent, path: &str, last: Option<u64>) -> Self {
         let stream = TcpStream::connect(agent.address).await.unwrap();
+        Self::over(stream, agent, path, last).await
+    }
+
+    /// One on this connection, let in or not.
+    pub(crate) async fn over(stream: TcpStream, agent: &Agent, path: &str, last: Option<u64>) -> Self {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .unwrap();
@@ -82,7 +87,7 @@ impl Stream {
     }
 
     /// The next event or comment, or the end.
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         in_time("an event", self.read()).await
     }
 

@@ -1,9 +1,10 @@
 //! Sessions, rooms, invites, members and cursors.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use parler_hub::store::{NewInvite, NewSession, Principal, Store, StoreError};
-use parler_protocol::{InviteCode, RoomKind, Seq};
+use parler_hub::store::{NewInvite, NewSession, NewToken, Principal, Store, StoreError};
+use parler_protocol::{InviteCode, RoomKind, Seq, TokenScope};
 use tokio::task::JoinSet;
 
 use crate::support::{DAY_MS, Fixture, NOW, principal, room, session, text};
@@ -316,4 +317,92 @@ async fn the_keeper_lets_nobody_in_under_anothers_name() {
     let admitted = fixture.store.admit(other.agent, &[room("a")], NOW).await;
     assert!(matches!(admitted, Err(StoreError::NameTaken(..))), "{admitted:?}");
     fixture.store.room(other.agent, &room("a")).await.unwrap_err();
+}
+
+/// What is read for several agents is for those, and is that, which each of them would read alone.
+#[tokio::test]
+async fn a_page_for_several_is_for_those_who_could_read_it_alone() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let owner = fixture.owner("owner", "a").await;
+    let name = room("a");
+    let [member, removed, left, maker] = [
+        fixture.member("member", "a").await,
+        fixture.member("removed", "a").await,
+        fixture.member("left", "a").await,
+        fixture.member("maker", "a").await,
+    ];
+    let [waiting, refused, outside] = [
+        fixture.agent("waiting").await,
+        fixture.agent("refused").await,
+        fixture.owner("outside", "b").await,
+    ];
+    let tokens = [
+        ("reads", &owner, "a", TokenScope::Read),
+        ("posts", &owner, "a", TokenScope::Post),
+        ("revoked", &owner, "a", TokenScope::Read),
+        ("elsewhere", &outside, "b", TokenScope::Read),
+        ("of-one-that-left", &maker, "a", TokenScope::Read),
+    ];
+    for (number, (called, by, of, can)) in (1..).zip(tokens) {
+        let token = NewToken {
+            by: by.agent,
+            name: called.parse().unwrap(),
+            account: principal(called).agent,
+            hash: [number; 32],
+            rooms: vec![room(of)],
+            can: vec![can],
+            expires_at: NOW + DAY_MS,
+            now: NOW,
+        };
+        store.create_token(token).await.unwrap();
+    }
+    store
+        .revoke_token(owner.agent, &"revoked".parse().unwrap(), NOW)
+        .await
+        .unwrap();
+    let asked = NewInvite {
+        needs_approval: true,
+        ..invite(&owner, "a", 'A', 5)
+    };
+    store.create_invite(asked).await.unwrap();
+    for asks in [&waiting, &refused] {
+        store.join(asks.agent, &code('A'), NOW).await.unwrap();
+    }
+    store
+        .answer_request(&name, owner.agent, refused.agent, false, NOW)
+        .await
+        .unwrap();
+    for (by, gone) in [(&owner, &removed), (&left, &left), (&maker, &maker)] {
+        store.end_membership(&name, by.agent, gone.agent, NOW).await.unwrap();
+    }
+    for number in 0..5 {
+        fixture.append(text(&owner, "a", &number.to_string())).await.unwrap();
+    }
+
+    let mut agents = vec![principal("nobody").agent];
+    agents.extend([&owner, &member, &removed, &left, &maker, &waiting, &refused, &outside].map(|agent| agent.agent));
+    agents.extend(tokens.map(|(called, ..)| principal(called).agent));
+    for (after, limit, bytes) in [(0, 100, usize::MAX), (2, 2, usize::MAX), (1, 100, 1), (5, 100, 1)] {
+        let after = Seq::new(after);
+        let (page, readers) = store
+            .read_for(agents.clone(), &name, after, limit, bytes)
+            .await
+            .unwrap();
+        let mut could = HashSet::new();
+        for agent in &agents {
+            let Ok(alone) = store.read(*agent, &name, Some(after), limit, bytes).await else {
+                continue;
+            };
+            assert_eq!(
+                (&alone.messages, alone.cursor, alone.head),
+                (&page.messages, page.cursor, page.head)
+            );
+            could.insert(*agent);
+        }
+        assert_eq!(readers, could);
+        assert_eq!(could.len(), 3, "the owner, a member and a token");
+    }
+    let nowhere = store.read_for(agents, &room("c"), Seq::ZERO, 1, 1).await;
+    assert!(matches!(nowhere, Err(StoreError::NotFound)));
 }

@@ -1,20 +1,22 @@
 //! A room's log as a stream: what there is after a message, then each message as it comes. Reads pages as a client that
-//! asks again and again would, so a stream holds no more than a page, and no read transaction while it writes.
+//! asks again and again would, together with the streams that want the same, so a stream holds no more than a page, and no
+//! read transaction while it writes.
 
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
-use parler_protocol::paths::{self, event};
-use parler_protocol::{Seq, limits};
-use serde_json::json;
+use parler_protocol::{Seq, limits, paths};
 
 use super::messages;
 use crate::answer::tell_head;
+use crate::log_events::LogEvents;
 use crate::presence::Waiting;
 use crate::problem::Refusal;
 use crate::query::Parameters;
 use crate::room_call::RoomCall;
-use crate::store::{LogPage, StoreError};
+use crate::shared_pages::Place;
+use crate::state::SharedState;
+use crate::store::StoreError;
 use crate::streams::{self, Outbox, StreamEnd, StreamPermit, farewell};
 use crate::wake::Subscription;
 
@@ -32,6 +34,7 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
     let news = call.state.wake.subscribe(&call.room.key());
     let agent = call.principal.agent;
     let read = || {
+        call.state.metrics.stream_reads.inc();
         call.store()
             .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
     };
@@ -51,20 +54,21 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
         messages::refuse_notes(&page)?;
     }
     let head = page.head;
+    let room = call.room.key();
     let mut log = LogStream {
-        at: after.unwrap_or_default(),
+        place: call.state.shared_pages.stand(&room, agent, page.cursor),
         end: StreamEnd::of(&call.state),
         outbox: Outbox::default(),
-        is_behind: false,
+        reaches: None,
         knows_notes,
         news,
         waiting: call.state.presence.waiting(agent),
         call,
         _permit: permit,
     };
-    log.waiting.in_room(&log.call.room.key());
-    log.take(page);
-    let state = std::sync::Arc::clone(&log.call.state);
+    log.waiting.in_room(&room);
+    log.take(page.into(), None);
+    let state = SharedState::clone(&log.call.state);
     let events = futures_util::stream::unfold(log, async |mut log| log.next().await.map(|event| (event, log)));
     let mut response = streams::answer(&state, events);
     tell_head(&mut response, &head);
@@ -84,11 +88,10 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Refusal> {
 struct LogStream {
     call: RoomCall,
     news: Subscription,
-    /// The last message that was read.
-    at: Seq,
+    place: Place<LogEvents>,
     outbox: Outbox,
-    /// Whether the log goes on after `at`, as far as is known.
-    is_behind: bool,
+    /// How far the log reaches, where it is known to go on after the place.
+    reaches: Option<Seq>,
     knows_notes: bool,
     end: StreamEnd,
     waiting: Waiting,
@@ -106,38 +109,41 @@ impl LogStream {
                 self.outbox.end(last);
                 continue;
             }
-            if !self.is_behind {
-                tokio::select! {
-                    _ = self.news.changed() => {}
+            let reaches = match self.reaches {
+                Some(reaches) => Some(reaches),
+                None => tokio::select! {
+                    told = self.news.changed() => told.map(|head| head.seq),
                     last = self.end.come(&self.call.state) => {
                         self.outbox.end(last);
                         continue;
                     }
-                }
-            }
-            self.read().await;
+                },
+            };
+            self.read(reaches).await;
         }
     }
 
     /// Reads on. Each time anew it is asked whether the agent is a member.
-    async fn read(&mut self) {
+    async fn read(&mut self, reaches: Option<Seq>) {
         if self.call.check_not_ended().await.is_err() {
             self.outbox.end(farewell("the token has ended"));
             return;
         }
-        let agent = self.call.principal.agent;
-        let (limit, room) = (limits::MAX_PAGE_MESSAGES, &self.call.room);
-        match self
-            .call
-            .store()
-            .read(agent, room, Some(self.at), limit, PAGE_BYTES)
-            .await
-        {
+        let page = match reaches {
+            Some(reaches) if reaches > self.place.at() => self.read_together().await,
+            // Somebody has left, perhaps this agent.
+            _ => None,
+        };
+        let page = match page {
+            Some(page) => Ok(page),
+            None => self.read_alone().await,
+        };
+        match page {
             // It is told why when it comes back.
             Ok(page) if !self.knows_notes && page.last_note.is_some() => {
                 self.outbox.end(farewell("some messages are no longer kept"));
             }
-            Ok(page) => self.take(page),
+            Ok(page) => self.take(page, reaches),
             Err(error) => {
                 let why = match error {
                     StoreError::NotFound => "nothing here for you",
@@ -151,23 +157,40 @@ impl LogStream {
         }
     }
 
-    fn take(&mut self, page: LogPage) {
-        // Numbers have no gaps, so the last tells them all, also of the page that began at the agent's cursor.
-        let first = page.cursor.get() - page.messages.len() as u64 + 1;
-        for (seq, message) in (first..).zip(&page.messages) {
-            self.outbox.put(message_event(seq, message));
-        }
-        self.at = page.cursor;
-        self.is_behind = !page.messages.is_empty() && self.at < page.head.seq;
+    async fn read_alone(&self) -> Result<LogEvents, StoreError> {
+        let (agent, room, after) = (self.call.principal.agent, &self.call.room, self.place.at());
+        self.call.state.metrics.stream_reads.inc();
+        let page = self
+            .call
+            .store()
+            .read(agent, room, Some(after), limits::MAX_PAGE_MESSAGES, PAGE_BYTES);
+        Ok(page.await?.into())
     }
-}
 
-/// A message as an event. Its lines are joined by the reader with a line feed, so a message with a carriage return (blank
-/// space between two tokens) would arrive changed, and its hash with it: the reader is told to read that one as a page.
-fn message_event(seq: u64, stored: &[u8]) -> Event {
-    let event = Event::default().id(seq.to_string());
-    match std::str::from_utf8(stored) {
-        Ok(text) if !text.contains('\r') => event.event(event::MESSAGE).data(text),
-        _ => event.event(event::REREAD).data(json!({ "seq": seq }).to_string()),
+    /// What other streams of the room want as well. None where there is nothing of that for this agent: why not is found out
+    /// alone.
+    async fn read_together(&self) -> Option<LogEvents> {
+        let (room, after) = (&self.call.room, self.place.at());
+        let read = |agents| {
+            let (state, room) = (SharedState::clone(&self.call.state), room.clone());
+            async move {
+                state.metrics.stream_reads.inc();
+                let read = state
+                    .store
+                    .read_for(agents, &room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES);
+                let (page, readers) = read.await.ok()?;
+                (!page.messages.is_empty()).then(|| (page.into(), readers))
+            }
+        };
+        self.place.page(&*self.call.state.wake, read).await
+    }
+
+    /// Takes what was read once the log was said to reach this far. A page that was read for others may end before that.
+    fn take(&mut self, page: LogEvents, reaches: Option<Seq>) {
+        let is_news = !page.events.is_empty();
+        self.place.move_to(page.cursor);
+        let reaches = reaches.max(Some(page.head.seq));
+        self.reaches = reaches.filter(|reaches| is_news && *reaches > page.cursor);
+        page.events.into_iter().for_each(|event| self.outbox.put(event));
     }
 }

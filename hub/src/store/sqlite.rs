@@ -5,6 +5,7 @@ mod agents;
 mod append;
 mod batch;
 mod blobs;
+mod columns;
 mod connection;
 mod contacts;
 mod data_directory;
@@ -44,7 +45,6 @@ mod writer;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -52,12 +52,11 @@ use parler_protocol::api::{
     Contact, InviteCreated, JoinRequest, Joined, Member, OpenInvite, RefList, RoomAnswer, RoomSummary, TokenSummary,
 };
 use parler_protocol::{
-    AgentId, BundleId, Head, HubId, InviteCode, InviteId, MessageId, RoomKind, RoomName, Seq, StatusText, TokenName,
+    AgentId, BundleId, Head, HubId, InviteCode, InviteId, RoomKind, RoomName, Seq, StatusText, TokenName,
 };
-use rusqlite::Row;
 
+use self::columns::{agent_id, column, message_id, optional, parsed, seq_of};
 use self::data_directory::DataDirectory;
-use self::failure::Failure;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::disk_space::FreeFloor;
@@ -413,6 +412,20 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn read_for(
+        &self,
+        agents: Vec<AgentId>,
+        room: &RoomName,
+        after: Seq,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<(LogPage, HashSet<AgentId>), StoreError> {
+        let room = room.clone();
+        self.readers
+            .run(move |connection| log::read_for(connection, &room, &agents, after, limit, max_bytes))
+            .await
+    }
+
     async fn pushes(
         &self,
         agent: AgentId,
@@ -559,37 +572,4 @@ impl Store for SqliteStore {
         self.readers.close().await;
         self.writer.close().await
     }
-}
-
-/// A message number as a column holds it. What does not fit is after every message there can be.
-fn column(seq: Seq) -> i64 {
-    i64::try_from(seq.get()).unwrap_or(i64::MAX)
-}
-
-fn seq_of(column: i64) -> Seq {
-    Seq::new(column.unsigned_abs())
-}
-
-/// A column that holds the spelling of an id.
-fn parsed<T: FromStr>(row: &Row<'_>, index: usize) -> Result<T, Failure> {
-    let text = row.get_ref(index)?.as_str().map_err(|_| Failure::damaged("a name"))?;
-    text.parse().map_err(|_| Failure::damaged("a name"))
-}
-
-/// Like [`parsed`], where the column may be null.
-fn optional<T: FromStr>(row: &Row<'_>, index: usize) -> Result<Option<T>, Failure> {
-    match row.get_ref(index)? {
-        rusqlite::types::ValueRef::Null => Ok(None),
-        _ => parsed(row, index).map(Some),
-    }
-}
-
-fn agent_id(row: &Row<'_>, index: usize) -> Result<AgentId, Failure> {
-    let bytes: [u8; 32] = row.get(index)?;
-    AgentId::from_bytes(&bytes).ok_or_else(|| Failure::damaged("an agent id"))
-}
-
-fn message_id(bytes: [u8; 16]) -> Result<MessageId, Failure> {
-    let spelled = uuid::Uuid::from_bytes(bytes).to_string();
-    spelled.parse().map_err(|_| Failure::damaged("a message id"))
 }

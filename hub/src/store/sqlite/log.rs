@@ -1,11 +1,14 @@
 //! A room's log as readers see it. Hands out stored bytes and never looks into them.
 
+use std::collections::HashSet;
+
 use parler_protocol::{AgentId, RoomName, Seq};
 use rusqlite::Connection;
 
 use super::failure::Failure;
+use super::rooms::RoomRow;
 use super::{column, departures, retention, rooms, seq_of};
-use crate::store::{LogPage, Need, PushLog};
+use crate::store::{LogPage, Need, PushLog, StoreError};
 
 /// Messages after `after`, or after the agent's cursor. A page ends when it has `limit` messages or passes `max_bytes`.
 pub(super) fn read(
@@ -17,7 +20,30 @@ pub(super) fn read(
     max_bytes: usize,
 ) -> Result<LogPage, Failure> {
     let (room, acknowledged) = rooms::for_caller(connection, room, agent, Need::Read)?;
-    let mut cursor = after.unwrap_or(acknowledged);
+    page(connection, room, after.unwrap_or(acknowledged), limit, max_bytes)
+}
+
+/// The page that each of these agents gets which may read the room, and which these are.
+pub(super) fn read_for(
+    connection: &Connection,
+    room: &RoomName,
+    agents: &[AgentId],
+    after: Seq,
+    limit: u32,
+    max_bytes: usize,
+) -> Result<(LogPage, HashSet<AgentId>), Failure> {
+    let (room, _) = rooms::find(connection, room, None)?.ok_or(StoreError::NotFound)?;
+    let readers = rooms::callers(connection, room.row, agents, Need::Read)?;
+    Ok((page(connection, room, after, limit, max_bytes)?, readers))
+}
+
+fn page(
+    connection: &Connection,
+    room: RoomRow,
+    mut cursor: Seq,
+    limit: u32,
+    max_bytes: usize,
+) -> Result<LogPage, Failure> {
     let mut messages = Vec::new();
     let mut bytes = 0;
     let mut select = connection.prepare_cached(

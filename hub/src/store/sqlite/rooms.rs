@@ -1,9 +1,11 @@
 //! Rooms and who is in them, as rows. Every way to a room leads through its membership.
 
+use std::collections::HashSet;
+
 use parler_protocol::api::{Peer, RoomAnswer, RoomSummary};
 use parler_protocol::limits::MAX_PAGE_MESSAGES;
 use parler_protocol::{AgentId, ChainHash, Head, HubId, ObjectFormat, RefName, RoomKind, RoomName, Seq, ServiceName};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::batch::{Batch, RoomHead};
 use super::failure::Failure;
@@ -100,6 +102,30 @@ pub(super) fn for_caller(
         Some((room, None)) => Err(outsiders::refusal(connection, &room, Some(agent))?.into()),
         None => Err(StoreError::NotFound.into()),
     }
+}
+
+/// Which of these agents [`for_caller`] lets in.
+pub(super) fn callers(
+    connection: &Connection,
+    room: i64,
+    agents: &[AgentId],
+    need: Need,
+) -> Result<HashSet<AgentId>, Failure> {
+    let mut select = connection.prepare_cached(
+        "SELECT a.agent, EXISTS (SELECT 1 FROM members m WHERE m.room = ?1 AND m.agent = a.agent)
+         FROM agents a WHERE a.id = ?2",
+    )?;
+    let mut callers = HashSet::with_capacity(agents.len());
+    for agent in agents {
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let found: Option<(i64, bool)> = select.query_row((room, agent.as_bytes()), row).optional()?;
+        if let Some((row, is_member)) = found
+            && (is_member || tokens::may(connection, room, row, need)?)
+        {
+            callers.insert(*agent);
+        }
+    }
+    Ok(callers)
 }
 
 fn room_row(row: &Row<'_>) -> Result<RoomRow, Failure> {
