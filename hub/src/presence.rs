@@ -103,7 +103,8 @@ impl Presence {
             presence: Arc::clone(self),
             agent,
             is_session,
-            rooms: Vec::new(),
+            // Most wait in one.
+            rooms: Vec::with_capacity(1),
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct RoomCall {
     pub(crate) state: SharedState,
     pub(crate) principal: Principal,
     /// The token by which the principal asks, where it is no agent.
-    pub(crate) token: Option<TokenHolder>,
+    pub(crate) token: Option<Box<TokenHolder>>,
     /// As the request spells it: any case.
     pub(crate) room: RoomName,
 }
@@ -39,7 +39,7 @@ impl FromRequestParts<SharedState> for RoomCall {
         Ok(Self {
             state: SharedState::clone(state),
             principal,
-            token,
+            token: token.map(Box::new),
             room,
         })
     }

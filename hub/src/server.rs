@@ -117,18 +117,23 @@ async fn converse(state: SharedState, door: Arc<Door>, stream: TcpStream, _permi
     let Ok(peer) = stream.peer_addr() else { return };
     // Answers are written whole; waiting for more to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = &door.tls else {
-        return serve_http(&state, &door, peer.ip(), stream).await;
-    };
+    match &door.tls {
+        None => serve_http(&state, &door, peer.ip(), stream).await,
+        // In a place of its own: a connection without TLS is no larger for it.
+        Some(tls) => Box::pin(serve_tls(&state, &door, tls, peer.ip(), stream)).await,
+    }
+}
+
+async fn serve_tls(state: &SharedState, door: &Door, tls: &TlsIdentity, peer: IpAddr, stream: TcpStream) {
     let handshake = TlsAcceptor::from(tls.config()).accept(stream);
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(state.options.limits.header_timeout, handshake) => shaken,
         () = state.stopping() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => serve_http(&state, &door, peer.ip(), stream).await,
-        Ok(Err(error)) => tracing::debug!(%error, client = %peer.ip(), "no TLS handshake"),
-        Err(_) => tracing::debug!(client = %peer.ip(), "a TLS handshake took too long"),
+        Ok(Ok(stream)) => serve_http(state, door, peer, stream).await,
+        Ok(Err(error)) => tracing::debug!(%error, client = %peer, "no TLS handshake"),
+        Err(_) => tracing::debug!(client = %peer, "a TLS handshake took too long"),
     }
 }
 
@@ -161,5 +166,33 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::Hub;
+    use crate::options::HubOptions;
+
+    /// Ten thousand of them wait at once.
+    #[tokio::test]
+    async fn a_connection_without_tls_holds_nothing_for_it() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let hub = Hub::open(HubOptions::new(directory.path())).unwrap();
+        let state = hub.into_state(address).await.unwrap();
+        let door = Door {
+            router: Router::new(),
+            tls: None,
+            proxies: TrustedProxies::default(),
+            connections: Gauge::default(),
+        };
+        let permits = Arc::new(Semaphore::new(1));
+        let (client, (stream, permit)) = tokio::join!(TcpStream::connect(address), accept(&listener, &permits));
+        let serving = converse(state, Arc::new(door), stream, permit);
+        assert!(size_of_val(&serving) < 1500, "{} bytes", size_of_val(&serving));
+        drop((client, serving));
     }
 }

@@ -36,8 +36,9 @@ struct Room<P> {
 
 /// What is known of the streams of a room.
 struct Watched<P> {
-    /// Whose each is, by where it stands and its number.
-    streams: BTreeMap<(Seq, u64), AgentId>,
+    /// Whose each is, by where it stands and its number. One of them is held in place: most rooms have no other.
+    one: Option<((Seq, u64), AgentId)>,
+    others: BTreeMap<(Seq, u64), AgentId>,
     opened: u64,
     /// By where they begin.
     pages: BTreeMap<Seq, Arc<Joint<P>>>,
@@ -80,7 +81,8 @@ impl<P> SharedPages<P> {
             Arc::new(Room {
                 key: room.to_owned(),
                 watched: Mutex::new(Watched {
-                    streams: BTreeMap::new(),
+                    one: None,
+                    others: BTreeMap::new(),
                     opened: 0,
                     pages: BTreeMap::new(),
                 }),
@@ -89,7 +91,7 @@ impl<P> SharedPages<P> {
         let mut watched = lock(&room.watched);
         watched.opened += 1;
         let number = watched.opened;
-        watched.streams.insert((at, number), agent);
+        watched.insert((at, number), agent);
         drop(watched);
         drop(rooms);
         Place {
@@ -103,16 +105,41 @@ impl<P> SharedPages<P> {
 }
 
 impl<P> Watched<P> {
-    /// The streams that stand here, or come here soon.
+    fn insert(&mut self, stream: (Seq, u64), agent: AgentId) {
+        match self.one {
+            None => self.one = Some((stream, agent)),
+            Some(_) => drop(self.others.insert(stream, agent)),
+        }
+    }
+
+    fn remove(&mut self, stream: (Seq, u64)) {
+        match self.one {
+            Some((one, _)) if one == stream => self.one = None,
+            _ => drop(self.others.remove(&stream)),
+        }
+    }
+
+    fn count(&self) -> usize {
+        usize::from(self.one.is_some()) + self.others.len()
+    }
+
+    /// Whose the streams are that stand from one place to another.
+    fn between(&self, from: Seq, to: Seq) -> impl Iterator<Item = &AgentId> {
+        let range = (from, 0)..=(to, u64::MAX);
+        let one = self.one.iter().filter(|(stream, _)| range.contains(stream));
+        let one: Option<&AgentId> = one.map(|(_, agent)| agent).next();
+        one.into_iter().chain(self.others.range(range).map(|(_, agent)| agent))
+    }
+
+    /// Those that stand here, or come here soon.
     fn near(&self, at: Seq) -> impl Iterator<Item = &AgentId> {
-        let from = Seq::new(at.get().saturating_sub(NEARBY));
-        self.streams.range((from, 0)..=(at, u64::MAX)).map(|(_, agent)| agent)
+        self.between(Seq::new(at.get().saturating_sub(NEARBY)), at)
     }
 
     /// Forgets the pages that nobody comes to any more, after a stream has left this place.
     fn forget_passed(&mut self, left: Seq) {
-        let is_alone = self.streams.len() < 2;
-        if !is_alone && self.streams.range((left, 0)..=(left, u64::MAX)).next().is_some() {
+        let is_alone = self.count() < 2;
+        if !is_alone && self.between(left, left).next().is_some() {
             return;
         }
         let mut pages = std::mem::take(&mut self.pages);
@@ -145,8 +172,8 @@ impl<P> Place<P> {
         let left = std::mem::replace(&mut self.at, at);
         if left != at {
             let mut watched = lock(&self.room.watched);
-            watched.streams.remove(&(left, self.number));
-            watched.streams.insert((at, self.number), self.agent);
+            watched.remove((left, self.number));
+            watched.insert((at, self.number), self.agent);
             watched.forget_passed(left);
         }
     }
@@ -201,9 +228,9 @@ impl<P> Drop for Place<P> {
     fn drop(&mut self) {
         let mut rooms = lock(&self.rooms);
         let mut watched = lock(&self.room.watched);
-        watched.streams.remove(&(self.at, self.number));
+        watched.remove((self.at, self.number));
         watched.forget_passed(self.at);
-        if watched.streams.is_empty() {
+        if watched.count() == 0 {
             rooms.remove(&self.room.key);
         }
     }

@@ -51,7 +51,9 @@ pub(crate) async fn get(
         _permit: permit,
     };
     hints.begin().await?;
-    let events = futures_util::stream::unfold(hints, async |mut hints| hints.next().await.map(|event| (event, hints)));
+    let events = futures_util::stream::unfold(Box::new(hints), async |mut hints| {
+        hints.next().await.map(|event| (event, hints))
+    });
     Ok(streams::answer(&state, events))
 }
 

@@ -69,7 +69,10 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
     log.waiting.in_room(&room);
     log.take(page.into(), None);
     let state = SharedState::clone(&log.call.state);
-    let events = futures_util::stream::unfold(log, async |mut log| log.next().await.map(|event| (event, log)));
+    // Boxed: a future that is given it holds it twice.
+    let events = futures_util::stream::unfold(Box::new(log), async |mut log| {
+        log.next().await.map(|event| (event, log))
+    });
     let mut response = streams::answer(&state, events);
     tell_head(&mut response, &head);
     Ok(response)
