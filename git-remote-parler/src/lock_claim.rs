@@ -27,6 +27,12 @@ use crate::held::{self, lock_unless_gone, open_without_waiting};
 use crate::pins::{PIN_ROOT, Pin};
 use crate::repository::{LocalRef, Repository};
 
+mod held_refs;
+
+pub(crate) use held_refs::HeldRefs;
+
+/// How a claim tells of a lock that is a second name of its own.
+const LINKED: &str = "linked";
 /// Our files begin so.
 const PREFIX: &str = "locks.parler-";
 /// Most that is read of one, in bytes. A larger one is left alone.
@@ -45,17 +51,19 @@ const SHALLOW: &str = "shallow";
 /// Refs that each work tree has for itself, and elsewhere than the others.
 const OF_A_WORK_TREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
 
-/// The claims of this process that are there. Held while one is made or removed.
+/// The claims of this process that are there, and its own locks. Held while one is made or removed.
 static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn there() -> MutexGuard<'static, Vec<PathBuf>> {
     THERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every claim of this process, which is about to end: a child whose input ends removes its locks.
+/// Removes every claim of this process, which is about to end, and the locks that it holds itself: a child whose input ends
+/// removes its own.
 pub(crate) fn remove_all() -> impl Drop {
     let mut there = there();
-    for path in there.drain(..) {
+    // The last first: without its claim a lock would not be known any more.
+    for path in there.drain(..).rev() {
         let _ = fs::remove_file(path);
     }
     there
@@ -284,10 +292,20 @@ fn remove_locks(common_dir: &Path, claim: &Path, others: &HashSet<String>, wait:
         let Some((what, name)) = line.rsplit_once(' ') else {
             continue;
         };
-        if others.contains(name) || !may_be_ours(name) {
+        if !may_be_ours(name) {
             continue;
         }
         let lock = lock_of(common_dir, name);
+        if what == LINKED {
+            let is_it = |found: Metadata| (found.dev(), found.ino()) == (claimed.dev(), claimed.ino());
+            if fs::symlink_metadata(&lock).is_ok_and(is_it) {
+                remove(&lock);
+            }
+            continue;
+        }
+        if others.contains(name) {
+            continue;
+        }
         match what.split_once(' ') {
             Some(("held", identity)) if identity_of(&lock).is_some_and(|found| found.to_string() == identity) => {
                 remove(&lock);

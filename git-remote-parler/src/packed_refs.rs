@@ -1,10 +1,10 @@
-//! Many new refs put into `packed-refs` in one piece, under git's own lock: all of them or none. Never changes a ref that
+//! New refs put into `packed-refs` in one piece, under git's own lock: all of them or none. Never changes a ref that
 //! is there, and steps aside wherever it finds what it does not know, so that git writes the refs as files.
 //!
 //! gix's own transaction can write to `packed-refs` too, but makes and removes a lock file for each ref, which is what is
 //! slow, waits for no disk, and does not know of shared repositories. git does the same in `git clone` alone.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use parler_protocol::Oid;
 use rustix::fs::{Mode, OFlags};
 
 use crate::pins::PIN_ROOT;
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::{LocalRef, Repository, RepositoryError};
 
 mod lock;
 mod merge;
@@ -50,8 +50,13 @@ pub(crate) struct PackedRefs {
 }
 
 impl PackedRefs {
-    /// Takes the lock and writes what the file will be.
-    pub(crate) fn prepare(repository: &Repository, mut refs: Vec<NewRef<'_>>) -> Result<Self, Obstacle> {
+    /// Takes the lock and writes what the file will be. Each ref of `held`, which nobody else can change meanwhile, must
+    /// have its value.
+    pub(crate) fn prepare(
+        repository: &Repository,
+        mut refs: Vec<NewRef<'_>>,
+        held: &[LocalRef],
+    ) -> Result<Self, Obstacle> {
         check_settings(repository)?;
         let packed = repository.common_dir().join("packed-refs");
         // Before the lock as well, so that nobody is kept waiting for nothing.
@@ -61,16 +66,30 @@ impl PackedRefs {
         check_names(repository.common_dir(), &refs)?;
         let lock = Lock::take(&packed, repository.shared_mode()?, patience(repository)?)?;
         let mut there = loose_refs(repository.common_dir(), &refs)?;
+        let mut packed_values = held_in_packed(repository.common_dir(), held)?;
         let digits = 2 * repository.object_format().raw_len();
         {
             let mut new = BufWriter::new(lock.file());
             match open(&packed)? {
-                Some(old) => merge::merge(&mut BufReader::new(old), &refs, digits, &mut new, &mut there)?,
-                None => merge::merge(&mut io::empty(), &refs, digits, &mut new, &mut there)?,
+                Some(old) => {
+                    let mut old = BufReader::new(old);
+                    merge::merge(&mut old, &refs, digits, &mut new, &mut there, &mut packed_values)?;
+                }
+                None => merge::merge(
+                    &mut io::empty(),
+                    &refs,
+                    digits,
+                    &mut new,
+                    &mut there,
+                    &mut packed_values,
+                )?,
             }
             new.flush()?;
         }
         merge::check_directories(&there, &refs)?;
+        if let Some(name) = packed_values.into_keys().next() {
+            return Err(moved(name));
+        }
         lock.file().sync_all()?;
         Ok(Self { lock })
     }
@@ -174,6 +193,26 @@ fn loose_refs(common_dir: &Path, refs: &[NewRef<'_>]) -> Result<HashSet<String>,
     Ok(names)
 }
 
+/// Those of the refs that are no files of their own: `packed-refs` must have them. Each that is one must have its value.
+fn held_in_packed<'a>(common_dir: &Path, held: &'a [LocalRef]) -> Result<HashMap<&'a str, Oid>, Obstacle> {
+    let mut packed = HashMap::new();
+    for LocalRef { name, oid } in held {
+        match fs::read(common_dir.join(name)) {
+            Ok(value) if value.trim_ascii_end() == oid.to_string().as_bytes() => {}
+            Ok(_) => return Err(moved(name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                packed.insert(name.as_str(), *oid);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(packed)
+}
+
+fn moved(name: &str) -> Obstacle {
+    Obstacle::Moved { name: name.to_owned() }
+}
+
 /// Why git has to write the refs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Obstacle {
@@ -189,6 +228,12 @@ pub(crate) enum Obstacle {
     /// A ref stands where a new one is to be.
     #[error("{name} is there and names something else")]
     Taken {
+        /// The ref.
+        name: String,
+    },
+    /// A ref has another value than was found before, or leads to another.
+    #[error("{name} has moved, or is no plain ref")]
+    Moved {
         /// The ref.
         name: String,
     },

@@ -12,13 +12,17 @@ use parler_protocol::{BundleId, Oid};
 use crate::bundle::HeaderRef;
 use crate::git::{GitChild, GitCommand, GitError, Side};
 use crate::import::{ImportError, Imported};
-use crate::lock_claim::LockClaim;
+use crate::lock_claim::{HeldRefs, LockClaim};
 use crate::packed_refs::{NewRef, Obstacle, PackedRefs};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
 mod peeled;
 
 use peeled::Peeler;
+
+/// `packed-refs` is written anew for a few pins where it has at most so many bytes. A larger one takes longer than git takes
+/// to make a file of each.
+const SMALL_PACKED_REFS: u64 = 256 << 10; // 256 KiB
 
 /// Where pins live.
 pub const PIN_ROOT: &str = "refs/parler/";
@@ -129,6 +133,8 @@ pub(crate) fn without_taken(mut pins: Vec<Pin>, id: &BundleId, present: &[&Local
 pub(crate) struct Transaction {
     /// The pins, unless git writes them.
     packed: Option<PackedRefs>,
+    /// What is to be as it was, where we hold the locks of that ourselves.
+    held: Option<HeldRefs>,
     /// Holds the locks of what is to be as it was, and of the pins that it writes. None where there is neither.
     child: Option<GitChild>,
     /// What tells whose the child's locks are.
@@ -148,16 +154,31 @@ impl Transaction {
         verify: &[LocalRef],
         quarantine: Option<&Path>,
     ) -> Result<Self, PinError> {
-        let packed = packed(repository, pins, quarantine);
-        let pins = if packed.is_some() { &[] } else { pins };
-        if packed.is_some() && verify.is_empty() {
+        let are_many = pins.len() > MANY;
+        let are_packed = are_many || is_small(&repository.common_dir().join("packed-refs"));
+        let held = match verify {
+            [] => None,
+            verify => are_packed.then(|| HeldRefs::take(repository, verify)).flatten(),
+        };
+        // Else the child verifies, and writes few pins as well.
+        let are_held = verify.is_empty() || held.is_some();
+        let packed = match are_held {
+            true if are_packed => packed(repository, pins, quarantine, verify),
+            false if are_many => packed(repository, pins, quarantine, &[]),
+            _ => None,
+        };
+        if packed.is_some() && are_held {
             return Ok(Self {
                 packed,
+                held,
                 child: None,
                 claim: None,
                 unflushed: None,
             });
         }
+        // The child takes those locks.
+        drop(held);
+        let pins = if packed.is_some() { &[] } else { pins };
         for setting in LOCK_PATIENCE {
             command = command.setting(setting);
         }
@@ -173,6 +194,7 @@ impl Transaction {
         // From here on the drop removes what the child cannot.
         let mut this = Self {
             packed,
+            held: None,
             child: Some(child),
             claim,
             unflushed,
@@ -203,6 +225,7 @@ impl Transaction {
         if let Some(packed) = self.packed.take() {
             packed.commit().map_err(PinError::Packed)?;
         }
+        drop(self.held.take());
         let Some(child) = &mut self.child else { return Ok(()) };
         // The values stand in lock files by now, and get their names next.
         if let Some(disk) = self.unflushed.take() {
@@ -229,11 +252,8 @@ impl Drop for Transaction {
     }
 }
 
-/// Many pins as lines of `packed-refs`, ready to be written. None where they are few, and where git has to do it.
-fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>) -> Option<PackedRefs> {
-    if pins.len() <= MANY {
-        return None;
-    }
+/// Pins as lines of `packed-refs`, ready to be written while `held` have their values. None where git has to do it.
+fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>, held: &[LocalRef]) -> Option<PackedRefs> {
     let peeler = Peeler::open(repository, quarantine);
     let lines = pins.iter().map(|pin| {
         Some(NewRef {
@@ -245,12 +265,20 @@ fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>) -> O
     let refs: Option<Vec<NewRef<'_>>> = lines.collect();
     let prepared = refs
         .ok_or(Obstacle::Unfamiliar("an object cannot be read"))
-        .and_then(|refs| PackedRefs::prepare(repository, refs));
+        .and_then(|refs| PackedRefs::prepare(repository, refs, held));
     match &prepared {
         Ok(_) => tracing::debug!(pins = pins.len(), "pins: go into packed-refs at once"),
         Err(obstacle) => tracing::debug!(pins = pins.len(), %obstacle, "pins: go into files"),
     }
     prepared.ok()
+}
+
+/// Whether there is no such file, or one that is soon written anew.
+fn is_small(packed_refs: &Path) -> bool {
+    match std::fs::symlink_metadata(packed_refs) {
+        Ok(found) => found.len() <= SMALL_PACKED_REFS,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// A place on the disk where each ref is a file, if the system can be told to write all of that disk.

@@ -156,6 +156,7 @@ fn pins_of_applied_files_do_not_pile_up_as_files() {
     if !work.git("pack-refs -h").either().out().contains("--include") {
         return; // This git packs all refs or none.
     }
+    there.has_git_pin();
     // Most of them are there already: a pin is a file like any other.
     let tip = there.rev("HEAD");
     let directory = there.common_dir().join("refs/parler");

@@ -172,7 +172,7 @@ impl<'w> Stage<'w> {
 #[track_caller]
 fn assert_ordinary_push(cost: &Cost, bundle: u64) {
     assert_eq!(cost.requests.len(), 2, "{cost:#?}");
-    assert!((1..=2).contains(&cost.children.len()), "{cost:#?}");
+    assert_eq!(cost.children.len(), 1, "{cost:#?}");
     assert!(cost.wire <= bundle + BESIDE, "{bundle} {cost:#?}");
     // The message, its bundle and the refs become durable together.
     assert_eq!(cost.hub.syncs, 1, "{cost:#?}");
@@ -213,7 +213,7 @@ fn one_commit() {
     assert_eq!(own.hub, Disk::default(), "{own:#?}");
     assert_nothing_new(&stage.push());
 
-    assert_ordinary_fetch(&stage.fetch(), bundle, 1);
+    assert_ordinary_fetch(&stage.fetch(), bundle, 0);
     assert_nothing_new(&stage.cost_with(0, || stage.bob.git("fetch --quiet team")));
 }
 
@@ -239,7 +239,7 @@ fn two_hundred_commits_cost_what_one_does_and_their_bytes() {
     let bundle = stage.last_bundle();
     assert_ordinary_push(&push, bundle);
     // So many objects are indexed as a pack.
-    assert_ordinary_fetch(&stage.fetch(), bundle, 2);
+    assert_ordinary_fetch(&stage.fetch(), bundle, 1);
 
     // All of the room in one request, however many bundles there are. That they were sent once is known.
     let clone = stage.cost_with(0, || stage.bob.git("clone --quiet parler::room/try clone"));
@@ -261,7 +261,7 @@ fn a_bundle_of_nine_mebibytes() {
     let bundle = stage.last_bundle();
     let requests: Vec<_> = push.requests.iter().map(String::as_str).collect();
     assert_eq!(requests, LARGE_PUSH, "{push:#?}");
-    assert!((1..=2).contains(&push.children.len()), "{push:#?}");
+    assert_eq!(push.children.len(), 1, "{push:#?}");
     assert!(push.wire <= bundle + 2 * BESIDE, "{bundle} {push:#?}");
     // The bundle, the two directories that lead to it, and the message.
     assert!(push.hub.syncs <= 4, "{push:#?}");
@@ -269,7 +269,7 @@ fn a_bundle_of_nine_mebibytes() {
     assert!(push.hub.bytes <= bundle + SMALL_PUSH, "{bundle} {push:#?}");
     let fetch = stage.fetch();
     assert_eq!(fetch.requests.len(), 2, "{fetch:#?}");
-    assert!((1..=3).contains(&fetch.children.len()), "{fetch:#?}");
+    assert!((1..=2).contains(&fetch.children.len()), "{fetch:#?}");
     assert!(fetch.wire <= bundle + BESIDE, "{bundle} {fetch:#?}");
 }
 

@@ -36,7 +36,7 @@ fn cost(repository: &Repository<'_>, counter: &GitCounter, arguments: &str) -> (
 }
 
 #[test]
-fn an_ordinary_push_is_two_requests_and_at_most_two_children() {
+fn an_ordinary_push_is_two_requests_and_one_child() {
     let world = world();
     let Counted { work, bobs: _, counter } = counted(&world);
     work.commit("b.txt", "two\n");
@@ -44,7 +44,7 @@ fn an_ordinary_push_is_two_requests_and_at_most_two_children() {
     assert_eq!(requests.len(), 2, "{requests:#?}");
     assert!(requests[0].starts_with("GET /v1/rooms/{room}/pushes "), "{requests:#?}");
     assert_eq!(requests[1], "POST /v1/rooms/{room}/messages 201");
-    assert!((1..=2).contains(&children.len()), "{children:#?}");
+    assert_eq!(children.len(), 1, "{children:#?}");
 }
 
 /// What a handoff brings is counted by one child, and whether the work tree is clean by another. A note counts nothing.
@@ -55,14 +55,14 @@ fn a_push_with_a_handoff_has_two_children_more() {
     work.commit("b.txt", "two\n");
     let (requests, children) = cost(&work, &counter, "push --quiet -o next=look team HEAD:refs/heads/try");
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    assert!((3..=4).contains(&children.len()), "{children:#?}");
+    assert_eq!(children.len(), 3, "{children:#?}");
     for name in ["diff-tree", "status"] {
         let of_name = children.iter().filter(|child| child.contains(name));
         assert_eq!(of_name.count(), 1, "{children:#?}");
     }
     work.commit("c.txt", "three\n");
     let (_, children) = cost(&work, &counter, "push --quiet -o note=look team HEAD:refs/heads/try");
-    assert!((1..=2).contains(&children.len()), "{children:#?}");
+    assert_eq!(children.len(), 1, "{children:#?}");
 }
 
 /// The room is read once: to find the bundle, to count what it brings, and to know where the message goes.
@@ -138,11 +138,11 @@ fn a_push_of_a_new_branch_by_another_agent_costs_no_more() {
     bobs.commit("b.txt", "two\n");
     let (requests, children) = cost(&bobs, &counter, "push --quiet team HEAD:refs/heads/more");
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    assert!((1..=2).contains(&children.len()), "{children:#?}");
+    assert_eq!(children.len(), 1, "{children:#?}");
 }
 
 #[test]
-fn an_ordinary_fetch_is_two_requests_and_one_child() {
+fn an_ordinary_fetch_is_two_requests_and_no_child() {
     let world = world();
     let Counted { work, bobs, counter } = counted(&world);
     work.commit("b.txt", "two\n");
@@ -157,7 +157,7 @@ fn an_ordinary_fetch_is_two_requests_and_one_child() {
         requests[1].starts_with("GET /v1/rooms/{room}/bundles 200"),
         "{requests:#?}"
     );
-    assert_eq!(children.len(), 1, "{children:#?}");
+    assert_eq!(children, [""; 0]);
     assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
 }
 
@@ -171,8 +171,7 @@ fn several_bundles_are_fetched_in_the_same_two_requests() {
     }
     let (requests, children) = cost(&bobs, &counter, "fetch --quiet team");
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    // What is done once they are here is done once for all.
-    assert_eq!(children.len(), 1, "{children:#?}");
+    assert_eq!(children, [""; 0]);
     assert_eq!(bobs.rev("team/try"), work.rev("HEAD"));
 }
 
@@ -221,30 +220,38 @@ fn a_clone_is_two_requests() {
 
 #[test]
 fn pins_do_not_pile_up_as_files() {
-    let world = world();
-    let Counted { work, bobs, counter } = counted(&world);
-    let files = |repository: &Repository<'_>| {
-        std::fs::read_dir(repository.common_dir().join("refs/parler")).map_or(0, Iterator::count)
-    };
-    let packs_by_pattern = work.git("pack-refs -h").either().out().contains("--include");
-    let branch = work.common_dir().join("refs/heads/main");
-    assert!(branch.exists());
-    let mut most = 0;
-    for number in 0..55 {
-        work.commit("more.txt", &format!("{number}\n"));
-        work.git("push --quiet team HEAD:refs/heads/try").success();
-        most = most.max(files(&work));
+    for by_git in [false, true] {
+        let world = world();
+        let Counted { work, bobs, counter } = counted(&world);
+        let files = |repository: &Repository<'_>| {
+            std::fs::read_dir(repository.common_dir().join("refs/parler")).map_or(0, Iterator::count)
+        };
+        let packs_by_pattern = work.git("pack-refs -h").either().out().contains("--include");
+        let branch = work.common_dir().join("refs/heads/main");
+        assert!(branch.exists());
+        if by_git {
+            work.has_git_pin();
+        }
+        let mut most = 0;
+        for number in 0..55 {
+            work.commit("more.txt", &format!("{number}\n"));
+            work.git("push --quiet team HEAD:refs/heads/try").success();
+            most = most.max(files(&work));
+        }
+        if by_git {
+            assert!(most >= 98, "{most}");
+            // The two of each push after the last packing. What is not ours stays where it is.
+            assert!(files(&work) < 20 || !packs_by_pattern, "{}", files(&work));
+        } else {
+            assert_eq!(most, 0);
+        }
+        assert!(branch.exists());
+        assert_eq!(work.pins().len(), 2 * 56);
+        let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
+        assert!(children.len() <= 4, "{children:#?}");
+        assert_eq!((files(&bobs), bobs.pins().len()), (0, 2 * 56));
+        let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
+        assert!(children.len() <= 3, "{children:#?}");
+        bobs.fsck();
     }
-    assert!(most >= 98, "{most}");
-    // The two of each push after the last packing. What is not ours stays where it is.
-    assert!(files(&work) < 20 || !packs_by_pattern, "{}", files(&work));
-    assert!(branch.exists());
-    assert_eq!(work.pins().len(), 2 * 56);
-    let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
-    assert!(children.len() <= 4, "{children:#?}");
-    // Those of its first fetch: many at once are never files, whatever git there is.
-    assert_eq!((files(&bobs), bobs.pins().len()), (2, 2 * 56));
-    let (_, children) = cost(&bobs, &counter, "fetch --quiet team");
-    assert!(children.len() <= 3, "{children:#?}");
-    bobs.fsck();
 }

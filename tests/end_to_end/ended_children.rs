@@ -31,6 +31,9 @@ fn prepared(world: &World) -> [Repository<'_>; 2] {
     work.git("push --quiet parler::room/try HEAD:refs/heads/feature")
         .success();
     bobs.user().parler("recv --room try").success();
+    for place in [&work, &bobs] {
+        place.has_git_pin();
+    }
     [work, bobs]
 }
 

@@ -45,6 +45,7 @@ fn a_bundle_larger_than_what_may_be_held_is_pushed_and_fetched() {
     for repository in [&place, &other] {
         // Git's own time, which is not what is asked about.
         repository.git("config core.bigFileThreshold 1m").success();
+        repository.has_git_pin();
         repository.git("config core.compression 0").success();
     }
     let mut file = File::create(place.path().join("noise")).unwrap();
@@ -84,6 +85,7 @@ fn several_that_come_side_by_side_are_not_held_either() {
     let (place, other) = (world.init("place", ""), world.init("other", ""));
     for repository in [&place, &other] {
         repository.git("config core.bigFileThreshold 1m").success();
+        repository.has_git_pin();
         repository.git("config core.compression 0").success();
         repository.git("config pack.compression 0").success();
     }

@@ -104,8 +104,8 @@ fn parler_trace_tells_requests_children_and_decisions() {
             "GET /v1/rooms/try/bundles",
             "fetch: planned",
             "import: a bundle",
+            "pins: go into packed-refs at once",
             "import: objects moved in, tips pinned",
-            "update-ref",
         ],
     );
     // Appended, by `git parler` too.
@@ -297,6 +297,7 @@ fn no_trace_holds_a_secret() {
 fn gits_own_traces_show_our_children_and_change_nothing_else() {
     let world = world();
     let (work, bobs) = two_clones(&world);
+    bobs.has_git_pin();
     let broken = world.path().join("broken.bundle");
     // What git's own checks refuse, and ours let pass: a commit that nobody made.
     let (tree, parent) = (work.ask("rev-parse main^{tree}"), work.rev("main"));

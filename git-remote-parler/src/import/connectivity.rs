@@ -145,7 +145,8 @@ fn limited(command: GitCommand, limits: &ImportLimits) -> GitCommand {
     command.limits(of_walk).patience(limits.patience)
 }
 
-/// A ref for each of these objects, if each is exactly what some ref names. Pins and tags first: they do not move.
+/// A ref for each of these objects, if each is exactly what some ref names. Pins and tags first: they do not move. What is
+/// called `HEAD` last: it leads to another.
 fn refs_naming(oids: &HashSet<Oid>, local: &[LocalRef]) -> Option<Vec<LocalRef>> {
     let mobility = |name: &str| {
         ["refs/parler/", "refs/tags/", "refs/remotes/"]
@@ -155,7 +156,8 @@ fn refs_naming(oids: &HashSet<Oid>, local: &[LocalRef]) -> Option<Vec<LocalRef>>
     };
     let naming = |oid: &Oid| {
         let candidates = local.iter().filter(|candidate| candidate.oid == *oid);
-        candidates.min_by_key(|candidate| mobility(&candidate.name)).cloned()
+        let rank = |candidate: &&LocalRef| (candidate.name.ends_with("/HEAD"), mobility(&candidate.name));
+        candidates.min_by_key(rank).cloned()
     };
     // Without any prerequisite nothing bounds the walk, and the refs do.
     if oids.is_empty() {

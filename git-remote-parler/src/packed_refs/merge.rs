@@ -1,7 +1,9 @@
 //! Two sorted lists of refs made one, line by line. What was there stays as it is, byte for byte.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Write};
+
+use parler_protocol::Oid;
 
 use super::{NewRef, Obstacle};
 use crate::pins::PIN_ROOT;
@@ -10,13 +12,14 @@ use crate::pins::PIN_ROOT;
 const HEADER: &[u8] = b"# pack-refs with: peeled fully-peeled sorted \n";
 
 /// Copies `old` to `new` with `refs`, which are sorted, in their places; `digits` is the length of an id. Notes in `there`
-/// which names below [`PIN_ROOT`] `old` had.
+/// which names below [`PIN_ROOT`] `old` had, and takes from `awaited` the refs that `old` has with that value.
 pub(super) fn merge(
     old: &mut dyn BufRead,
     refs: &[NewRef<'_>],
     digits: usize,
     new: &mut dyn Write,
     there: &mut HashSet<String>,
+    awaited: &mut HashMap<&str, Oid>,
 ) -> Result<(), Obstacle> {
     let mut line = Vec::new();
     if old.read_until(b'\n', &mut line)? > 0 && line != HEADER {
@@ -55,6 +58,12 @@ pub(super) fn merge(
         }
         if name.starts_with(PIN_ROOT.trim_end_matches('/').as_bytes()) {
             there.insert(String::from_utf8_lossy(name).into_owned());
+        }
+        if !awaited.is_empty()
+            && let Ok(name) = str::from_utf8(name)
+            && awaited.get(name).is_some_and(|oid| oid.to_string().as_bytes() == id)
+        {
+            awaited.remove(name);
         }
         last.clear();
         last.extend_from_slice(name);
@@ -130,7 +139,7 @@ mod tests {
 
     fn merged(old: &str, refs: &[NewRef<'_>]) -> Result<String, Obstacle> {
         let (mut new, mut there) = (Vec::new(), HashSet::new());
-        merge(&mut old.as_bytes(), refs, 40, &mut new, &mut there)?;
+        merge(&mut old.as_bytes(), refs, 40, &mut new, &mut there, &mut HashMap::new())?;
         check_directories(&there, refs)?;
         Ok(String::from_utf8(new).unwrap())
     }

@@ -6,6 +6,7 @@ mod accepted;
 mod bundle;
 mod child;
 mod concurrent;
+mod few_pins;
 mod held_back;
 mod joined;
 #[cfg(target_os = "linux")]

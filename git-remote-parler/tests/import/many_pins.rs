@@ -445,7 +445,7 @@ fn what_a_thin_bundle_builds_on_must_still_be_named_when_its_pins_are_written() 
 }
 
 /// Takes an object out of its pack, and gives its file.
-fn object_file(receiver: &Repo, oid: &Oid) -> PathBuf {
+pub fn object_file(receiver: &Repo, oid: &Oid) -> PathBuf {
     let objects = common_dir(receiver).join("objects");
     for entry in fs::read_dir(objects.join("pack")).unwrap() {
         let path = entry.unwrap().path();

@@ -165,6 +165,11 @@ impl Repo<'_> {
         self.git(&["config", "core.looseCompression", "1"]);
     }
 
+    /// Says that each ref has a log, which git alone writes.
+    pub fn has_git_pin(&self) {
+        self.git(&["config", "core.logAllRefUpdates", "always"]);
+    }
+
     pub fn git_dir(&self) -> PathBuf {
         PathBuf::from(self.git(&["rev-parse", "--absolute-git-dir"]))
     }

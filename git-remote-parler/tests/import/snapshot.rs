@@ -34,7 +34,7 @@ impl Snapshot {
     /// What an import may not change: all but objects and the refs under refs/parler/, however refs are stored.
     pub fn untouchable(&self) -> Self {
         let keep = |name: &str| {
-            !["objects", "refs/parler", "reftable", "logs/refs/parler"]
+            !["objects", "refs/parler", "packed-refs", "reftable", "logs/refs/parler"]
                 .iter()
                 .any(|part| name.starts_with(part) || name.starts_with(&format!(".git/{part}")))
         };

@@ -138,7 +138,13 @@ fn h10_an_object_that_was_not_shown_is_not_fetched() {
         answer.one_error_line();
         assert_visible(&answer, &oid);
         // It may be in the middle of a bundle, so those that are in the room have been looked through; no ref of git's moves.
-        let looked_through = ["ref refs/parler/", ".git/refs/parler", ".git/objects/", ".git/parler"];
+        let looked_through = [
+            "ref refs/parler/",
+            ".git/refs/parler",
+            ".git/packed-refs",
+            ".git/objects/",
+            ".git/parler",
+        ];
         Snapshot::of(&stage.receiver).assert_same_as(&before, &looked_through);
     }
 }
@@ -198,6 +204,7 @@ fn h15_an_environment_that_points_elsewhere_reaches_no_child() {
         let added = [
             "ref refs/parler/",
             ".git/refs/parler",
+            ".git/packed-refs",
             ".git/logs/refs/parler",
             ".git/objects/",
             ".git/parler",

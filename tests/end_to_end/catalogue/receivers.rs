@@ -254,6 +254,7 @@ fn i22_a_git_that_misbehaves_is_told_and_leaves_nothing() {
     let world = world();
     let stage = Stage::new(&world);
     let directory = world.directory("bad");
+    stage.receiver.has_git_pin();
     // Of such a name git has to judge, so that all three children are needed.
     stage.sender.write("back~", "x\n");
     stage.sender.git("add --all").success();

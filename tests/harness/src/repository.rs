@@ -133,6 +133,12 @@ impl<'w> Repository<'w> {
         self.user().feed("git", "fast-import --quiet --force", stream).success();
     }
 
+    /// Says that each ref has a log. Only git writes those, so that a child of its own pins what comes.
+    #[track_caller]
+    pub fn has_git_pin(&self) {
+        self.git("config core.logAllRefUpdates always").success();
+    }
+
     /// Asserts that everything it holds fits together.
     #[track_caller]
     pub fn fsck(&self) {
