@@ -7,26 +7,31 @@ use parler_protocol::{BundleId, Oid, Seq};
 
 use super::plan::{Haves, Planner};
 use crate::base::BaseTip;
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::RepositoryError;
 
 /// Most of a room's tips that are asked whether they contain a commit. Beyond that a push makes a small bundle too many.
 const MAX_CONTAINING_TIPS: usize = 32;
 
 /// What is known of the commits asked for so far.
 pub(super) struct Kinship<'a> {
-    repository: &'a Repository,
+    planner: &'a Planner<'a>,
     base: &'a [BaseTip],
-    /// The newest bundle that brings each of the room's tips, with the message it came in.
-    bundles: Vec<(Seq, BundleId)>,
-    /// What bundles expect, then the room's tips, then the base.
-    parties: Vec<Vec<Oid>>,
+    /// Looked up when something is asked: a push on top of the room's newest bundle asks nothing.
+    holders: Option<Holders>,
     /// The parties that reach a commit, by their positions.
     known: HashMap<Oid, Vec<usize>>,
 }
 
-impl<'a> Kinship<'a> {
-    /// Nothing is asked yet.
-    pub(super) fn of(planner: &Planner<'a>, haves: &'a Haves) -> Result<Self, RepositoryError> {
+/// Who may hold a commit.
+struct Holders {
+    /// The newest bundle that brings each of the room's tips, with the message it came in.
+    bundles: Vec<(Seq, BundleId)>,
+    /// What bundles expect, then the room's tips, then the base.
+    parties: Vec<Vec<Oid>>,
+}
+
+impl Holders {
+    fn of(planner: &Planner<'_>, base: &[BaseTip]) -> Result<Self, RepositoryError> {
         let external = planner.external_prerequisites();
         let here = planner.repository.contains(&external)?;
         let external = external.into_iter().zip(here).filter(|(_, here)| *here);
@@ -37,18 +42,25 @@ impl<'a> Kinship<'a> {
             let bundle = bringing.or_else(|| planner.state.bundles_at(tip).next_back())?;
             Some((*tip, (bundle.seq, *bundle.id())))
         };
-        for (tip, bundle) in haves.room.iter().filter_map(newest).take(MAX_CONTAINING_TIPS) {
+        let room = if planner.full { Vec::new() } else { planner.room_tips()? };
+        for (tip, bundle) in room.iter().filter_map(newest).take(MAX_CONTAINING_TIPS) {
             parties.push(vec![tip]);
             bundles.push(bundle);
         }
-        parties.extend(haves.base.iter().map(|base| vec![base.oid]));
-        Ok(Self {
-            repository: planner.repository,
+        parties.extend(base.iter().map(|base| vec![base.oid]));
+        Ok(Self { bundles, parties })
+    }
+}
+
+impl<'a> Kinship<'a> {
+    /// Nothing is asked yet.
+    pub(super) fn of(planner: &'a Planner<'a>, haves: &'a Haves) -> Self {
+        Self {
+            planner,
             base: &haves.base,
-            bundles,
-            parties,
+            holders: None,
             known: HashMap::new(),
-        })
+        }
     }
 
     /// Finds out about these commits, as far as nothing is known of them.
@@ -60,9 +72,22 @@ impl<'a> Kinship<'a> {
             .collect();
         asked.sort_unstable();
         asked.dedup();
-        let answers = self.repository.reaching(&asked, &self.parties)?;
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let holders = match self.holders.take() {
+            Some(holders) => holders,
+            None => Holders::of(self.planner, self.base)?,
+        };
+        let answers = self.planner.repository.reaching(&asked, &holders.parties)?;
+        self.holders = Some(holders);
         self.known.extend(asked.into_iter().zip(answers));
         Ok(())
+    }
+
+    /// The bundles among the parties, which stand behind the first.
+    fn bundles(&self) -> &[(Seq, BundleId)] {
+        self.holders.as_ref().map_or(&[], |holders| &holders.bundles)
     }
 
     fn reaching(&self, commit: &Oid) -> &[usize] {
@@ -78,13 +103,13 @@ impl<'a> Kinship<'a> {
         }
         let of_the_room = reaching
             .iter()
-            .filter_map(|position| self.bundles.get(position.checked_sub(1)?));
+            .filter_map(|position| self.bundles().get(position.checked_sub(1)?));
         of_the_room.min().map(|(_, id)| *id)
     }
 
     /// The most expected commit of the base that reaches a commit.
     pub(super) fn base_of(&self, commit: &Oid) -> Option<&BaseTip> {
-        let before = 1 + self.bundles.len();
+        let before = 1 + self.bundles().len();
         let first = self.reaching(commit).iter().find(|position| **position >= before)?;
         self.base.get(first - before)
     }

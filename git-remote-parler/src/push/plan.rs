@@ -1,7 +1,7 @@
 //! What a push has to send besides its refs: which tips the room lacks, what a bundle of them may leave out, and where
 //! receivers find what was left out. Reads the repository, changes nothing.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parler_protocol::limits::{MAX_NEEDS, MAX_REF_UPDATES};
 use parler_protocol::{AgentId, BaseHint, BundleId, BundleRefName, Oid, RefName};
@@ -84,7 +84,7 @@ pub(super) struct Planner<'a> {
 
 /// Commits that need not be sent.
 pub(super) struct Haves {
-    /// Tips of the room that are here, newest bundle first after the refs.
+    /// Tips of the room that are here, newest bundle first after the refs, without those that another one is built on.
     pub(super) room: Vec<Oid>,
     pub(super) base: Vec<BaseTip>,
 }
@@ -130,7 +130,7 @@ impl Planner<'_> {
             return Ok(Err(Unplanned::CutOff(new.shallow)));
         }
         let covered: Vec<bool> = new.is_new.iter().map(|is_new| !is_new).collect();
-        let mut kinship = Kinship::of(self, &haves)?;
+        let mut kinship = Kinship::of(self, &haves);
         let rest = self.add_covered(&lacking, &covered, &mut kinship, &mut new)?;
         let refs: Vec<HeaderRef> = lacking
             .iter()
@@ -188,34 +188,69 @@ impl Planner<'_> {
                 base: Vec::new(),
             });
         }
-        let refs = self
-            .state
-            .refs()
-            .values()
-            .map(|found| found.peeled.unwrap_or(found.oid));
-        let bundles = self
-            .state
-            .bundles()
-            .iter()
-            .rev()
-            .take(MAX_BUNDLE_TIPS)
-            .flat_map(|bundle| bundle.tips());
-        let mut seen = HashSet::new();
-        let format = self.repository.object_format();
-        let candidates: Vec<Oid> = refs
-            .chain(bundles)
-            .filter(|oid| oid.format() == format && seen.insert(*oid))
-            .collect();
-        let here = self.repository.contains(&candidates)?;
-        let room: Vec<Oid> = candidates
+        let room = self.newest_room_tips()?;
+        let mut base = self.bases.certain.clone();
+        base.extend(self.tracking_refs_below(commits, &room)?);
+        Ok(Haves { room, base })
+    }
+
+    /// All of the room's tips that are here: its refs, then its bundles, the newest first.
+    pub(super) fn room_tips(&self) -> Result<Vec<Oid>, RepositoryError> {
+        let tips = self.tips_but(|_| false);
+        let here = self.repository.contains(&tips)?;
+        Ok(tips
             .into_iter()
             .zip(here)
             .filter(|(_, here)| *here)
             .map(|(oid, _)| oid)
+            .collect())
+    }
+
+    /// Of these the refs, and what no other bundle says to be built on. Who says so wrongly makes bundles larger.
+    fn newest_room_tips(&self) -> Result<Vec<Oid>, RepositoryError> {
+        // How often a bundle that is not here may lead to others.
+        const ROUNDS: usize = 3;
+        // Where history is cut, a tip may be here without what it is built on.
+        if self.repository.is_shallow() {
+            return self.room_tips();
+        }
+        let mut known: HashMap<Oid, bool> = HashMap::new();
+        for _ in 0..ROUNDS {
+            let tips = self.tips_but(|tip| known.get(tip) != Some(&false));
+            let asked: Vec<Oid> = tips.iter().filter(|tip| !known.contains_key(tip)).copied().collect();
+            let here = self.repository.contains(&asked)?;
+            let is_new_absent = here.contains(&false);
+            known.extend(asked.into_iter().zip(here));
+            if !is_new_absent {
+                return Ok(tips.into_iter().filter(|tip| known.get(tip) == Some(&true)).collect());
+            }
+        }
+        self.room_tips()
+    }
+
+    /// The room's tips, without those that a newer bundle is built on all of whose tips may be here.
+    fn tips_but(&self, may_be_here: impl Fn(&Oid) -> bool) -> Vec<Oid> {
+        let format = self.repository.object_format();
+        let mut seen = HashSet::new();
+        let mut tips: Vec<Oid> = self
+            .state
+            .refs()
+            .values()
+            .map(|found| found.peeled.unwrap_or(found.oid))
             .collect();
-        let mut base = self.bases.certain.clone();
-        base.extend(self.tracking_refs_below(commits, &room)?);
-        Ok(Haves { room, base })
+        tips.retain(|oid| oid.format() == format && seen.insert(*oid));
+        for bundle in self.state.bundles().iter().rev().take(MAX_BUNDLE_TIPS) {
+            let of_bundle: Vec<Oid> = bundle.tips().collect();
+            tips.extend(
+                of_bundle
+                    .iter()
+                    .filter(|oid| oid.format() == format && seen.insert(**oid)),
+            );
+            if !of_bundle.is_empty() && of_bundle.iter().all(&may_be_here) {
+                seen.extend(&bundle.part.prerequisites);
+            }
+        }
+        tips
     }
 
     /// The tracking refs that do not contain what is pushed.

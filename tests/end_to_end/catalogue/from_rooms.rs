@@ -182,3 +182,39 @@ fn i_all_kinds_are_refused_from_a_room_as_well() {
     assert!(stage.receiver.has(tip));
     stage.receiver.fsck();
 }
+
+/// What the newest bundle is said to build on counts as reached from it: at worst a push leaves out less than it could.
+#[test]
+fn a_bundle_that_is_said_to_build_on_what_it_does_not_makes_others_larger_and_not_wrong() {
+    let world = world();
+    let stage = Stage::new(&world);
+    let mut room = Room::new(&world);
+    let push = |refspec: &str| {
+        stage
+            .sender
+            .git(["push", "--quiet", "parler::room/x", refspec])
+            .success()
+    };
+    let commits = || {
+        let log = stage.sender.user().parler("log --room x --json").success();
+        let newest: serde_json::Value = serde_json::from_str(log.out().lines().next().unwrap()).unwrap();
+        let mut parts = newest["parts"].as_array().unwrap().iter();
+        parts.find_map(|part| part["commits"].as_u64()).unwrap()
+    };
+    // The room's first branch cannot be taken away.
+    push("HEAD~1:refs/heads/main");
+    push("HEAD:refs/heads/work");
+    push(":refs/heads/work");
+    stage.sender.commit("more.txt", "more\n");
+    push("HEAD:refs/heads/next");
+    assert_eq!(commits(), 1, "on top of what the room has as a bundle alone");
+    push(":refs/heads/next");
+    let tip = stage.sender.rev("HEAD");
+    room.push("refs/heads/lie", &stage.base, &[&tip], &stage.good(), |_| ());
+    stage.sender.commit("more.txt", "and more\n");
+    push("HEAD:refs/heads/next");
+    assert_eq!(commits(), 3, "all that it is said to build on");
+    stage.receiver.git("fetch --quiet parler::room/x next").success();
+    assert_eq!(stage.receiver.rev("FETCH_HEAD"), stage.sender.rev("HEAD"));
+    stage.receiver.fsck();
+}
