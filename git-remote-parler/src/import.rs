@@ -127,7 +127,7 @@ impl<'r> Import<'r> {
         }
         let quarantine = Quarantine::new(&repository.objects_dir(), environment).map_err(ImportError::storage)?;
         packed_refs::sweep(repository.common_dir());
-        let stores = Stores::open(repository, &quarantine).map_err(ImportError::storage)?;
+        let stores = Stores::of(repository);
         Ok(Self {
             repository,
             limits,
@@ -162,12 +162,13 @@ impl<'r> Import<'r> {
         if self.failed {
             return Err(ImportError::FailedBefore);
         }
-        self.take_in_group().map_err(|error| match error {
+        // Read once, and before anything rests on them: what has moved since is noticed when the pins are written.
+        let local = self.refs_that_matter()?;
+        self.take_in_group(Some(&local)).map_err(|error| match error {
             ImportError::Among { source, .. } if self.bundles.len() == 1 => *source,
             error => error,
         })?;
         let proven = self.quarantine.contents().map_err(ImportError::storage)?;
-        let local = self.refs_that_matter()?;
         let pinned: Vec<_> = local.iter().filter(|local| local.name.starts_with(PIN_ROOT)).collect();
         let pins_of_one = |bundle: &Received| {
             let pins = pins_of(&bundle.id, &bundle.header.refs, bundle.short_pin);
@@ -272,7 +273,7 @@ impl<'r> Import<'r> {
             }
             return self.join(received, objects, &pack);
         }
-        self.take_in_group()?;
+        self.take_in_group(None)?;
         let is_whole = received.header.prerequisites.is_empty();
         let pack_bytes = stream.pack_bytes();
         let is_self_contained = if pack_bytes <= FEW_BYTES {
@@ -330,14 +331,14 @@ impl<'r> Import<'r> {
                 Ok(()) => {
                     let is_full = group.is_full();
                     self.bundles.push(received);
-                    return if is_full { self.take_in_group() } else { Ok(()) };
+                    return if is_full { self.take_in_group(None) } else { Ok(()) };
                 }
                 // There is more room in a new group.
-                Err(PackFlaw::TooLarge) if group.members() > 0 => self.take_in_group()?,
+                Err(PackFlaw::TooLarge) if group.members() > 0 => self.take_in_group(None)?,
                 Err(flaw) => break flaw,
             }
         };
-        self.take_in_group()?;
+        self.take_in_group(None)?;
         let fed = self.feed_alone(objects, pack, received.header.prerequisites.is_empty());
         let is_self_contained = fed.map_err(|error| match flaw {
             // Another was to bring what it lacks.
@@ -364,14 +365,14 @@ impl<'r> Import<'r> {
     }
 
     /// Lets git take in the bundles of the group. An error is about all of them, unless git named an object that one of
-    /// them brought.
-    fn take_in_group(&mut self) -> Result<(), ImportError> {
+    /// them brought. `local` has the refs that name what they build on, where they are known.
+    fn take_in_group(&mut self, local: Option<&[LocalRef]>) -> Result<(), ImportError> {
         let Some(mut group) = self.group.take().filter(|group| group.members() > 0) else {
             return Ok(());
         };
         let members = self.bundles.len() - group.members()..;
         let (standing, vouched) = self
-            .feed_group(&mut group, &self.bundles[members.clone()])
+            .feed_group(&mut group, &self.bundles[members.clone()], local)
             .map_err(|source| {
                 let mut ids: Vec<BundleId> = self.bundles[members.clone()].iter().map(|bundle| bundle.id).collect();
                 let guilty = match &source {
@@ -397,10 +398,11 @@ impl<'r> Import<'r> {
         &self,
         group: &mut Group,
         members: &[Received],
+        local: Option<&[LocalRef]>,
     ) -> Result<(Standing, Vec<gix::ObjectId>), ImportError> {
         let tips: Vec<Oid> = members.iter().flat_map(Received::tips).collect();
         let prerequisites: Vec<Oid> = members.iter().flat_map(|bundle| &bundle.external).copied().collect();
-        let vouched = if self.may_vouch(&prerequisites)? {
+        let vouched = if self.may_vouch(&prerequisites, local)? {
             group.vouched(&tips, &prerequisites, &self.stores)
         } else {
             None
@@ -453,14 +455,21 @@ impl<'r> Import<'r> {
 
     /// Whether what we see of the repository is what git would judge by. Nobody may have judged a prerequisite that no
     /// ref names, and where objects may be missing on purpose it counts what git makes of that.
-    fn may_vouch(&self, prerequisites: &[Oid]) -> Result<bool, ImportError> {
+    fn may_vouch(&self, prerequisites: &[Oid], local: Option<&[LocalRef]>) -> Result<bool, ImportError> {
         if self.repository.promisor()?.is_some() || !self.stores.see_what_git_sees() {
             return Ok(false);
         }
         let asked: HashSet<&Oid> = prerequisites.iter().collect();
-        let named = self.repository.refs_where("refs/", |_, oid| asked.contains(oid))?;
-        let named: HashSet<&Oid> = named.iter().map(|local| &local.oid).collect();
-        Ok(named.len() == asked.len())
+        let read;
+        let local = match local {
+            Some(local) => local,
+            None => {
+                read = self.repository.refs_where("refs/", |_, oid| asked.contains(oid))?;
+                &read
+            }
+        };
+        let named: HashSet<&Oid> = local.iter().map(|local| &local.oid).collect();
+        Ok(asked.is_subset(&named))
     }
 
     fn start_intake(&self, pack: intake::Pack) -> Result<Intake<'_>, ImportError> {

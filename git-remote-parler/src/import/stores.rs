@@ -20,12 +20,20 @@ pub(super) struct Stores {
     hash: Kind,
     /// The repository's, with its alternates, and those that git was told to look into besides.
     own: Vec<Handle>,
-    /// What has come so far. Opened anew after each child that wrote into it.
-    quarantine: Handle,
+    /// What has come so far; none while that is nothing. Opened anew after each child that wrote into it.
+    quarantine: Option<Handle>,
 }
 
 impl Stores {
+    /// Those of a repository, and of a quarantine into which something has come.
     pub(super) fn open(repository: &Repository, quarantine: &Quarantine) -> io::Result<Self> {
+        let mut stores = Self::of(repository);
+        stores.quarantine_has_changed(quarantine)?;
+        Ok(stores)
+    }
+
+    /// Those of a repository alone.
+    pub(super) fn of(repository: &Repository) -> Self {
         let hash = kind_of(repository.object_format());
         let mut directories = vec![repository.objects_dir()];
         if let Some(more) = repository.git().environment().get("GIT_ALTERNATE_OBJECT_DIRECTORIES") {
@@ -33,16 +41,16 @@ impl Stores {
             directories.extend(split_paths(more).filter(|path| path.is_absolute()));
         }
         let open = |directory| gix::odb::at(directory, hash).ok();
-        Ok(Self {
+        Self {
             hash,
             own: directories.into_iter().filter_map(open).collect(),
-            quarantine: gix::odb::at(quarantine.path(), hash)?,
-        })
+            quarantine: None,
+        }
     }
 
-    /// To be called after a child has put objects into the quarantine.
+    /// To be called after objects have been put into the quarantine.
     pub(super) fn quarantine_has_changed(&mut self, quarantine: &Quarantine) -> io::Result<()> {
-        self.quarantine = gix::odb::at(quarantine.path(), self.hash)?;
+        self.quarantine = Some(gix::odb::at(quarantine.path(), self.hash)?);
         Ok(())
     }
 
@@ -53,7 +61,8 @@ impl Stores {
 
     /// Whether the object has come with this import, as far as it has been taken in.
     pub(super) fn has_come(&self, id: &Oid) -> bool {
-        self.gix_id(id).is_some_and(|id| self.quarantine.exists(&id))
+        let exists = |id: gix::ObjectId| self.quarantine.as_ref().is_some_and(|store| store.exists(&id));
+        self.gix_id(id).is_some_and(exists)
     }
 
     /// Whether the repository is known to have had the object before.
@@ -64,7 +73,7 @@ impl Stores {
 
     /// How large an object is that is here, or has come.
     pub(super) fn size_of(&self, id: &oid) -> Option<u64> {
-        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
+        let mut stores = self.quarantine.iter().chain(&self.own);
         stores.find_map(|store| store.try_header(id).ok().flatten().map(|header| header.size))
     }
 
@@ -84,19 +93,19 @@ impl Stores {
             Ok(Some(_)) => matches!(store.try_find(id, &mut Vec::new()), Ok(Some(_))),
             _ => false,
         };
-        self.quarantine.exists(id) || self.own.iter().any(is_whole)
+        self.quarantine.as_ref().is_some_and(|store| store.exists(id)) || self.own.iter().any(is_whole)
     }
 
     /// Whether a file's content of this name is here, or has come.
     pub(super) fn is_blob(&self, id: &oid) -> bool {
         let kind = |store: &Handle| store.try_header(id).ok().flatten().map(|header| header.kind);
-        let mut stores = std::iter::once(&self.quarantine).chain(&self.own);
+        let mut stores = self.quarantine.iter().chain(&self.own);
         stores.find_map(kind) == Some(gix::objs::Kind::Blob)
     }
 
     /// The object, if it is found and there is room for it.
     pub(super) fn find(&self, id: &oid, budget: &mut Budget) -> Result<Option<Arc<Object>>, PackFlaw> {
-        for store in std::iter::once(&self.quarantine).chain(&self.own) {
+        for store in self.quarantine.iter().chain(&self.own) {
             // Its size first: one that is too large must not be read. What cannot be read is for git to complain of.
             let Ok(Some(header)) = store.try_header(id) else {
                 continue;
