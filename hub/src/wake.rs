@@ -49,11 +49,20 @@ pub trait Wake: Send + Sync + 'static {
 /// [`Wake`] within one process.
 #[derive(Debug, Clone, Default)]
 pub struct LocalWake {
-    rooms: Arc<Topics<String, Option<Head>>>,
+    rooms: Arc<Topics<String, News>>,
     agents: Arc<Topics<AgentId, ()>>,
     facts: Arc<Topics<String, ()>>,
     jobs: Arc<Topics<String, ()>>,
     departures: Arc<Topics<String, ()>>,
+}
+
+/// What is told of a room's log.
+#[derive(Debug, Clone, Copy, Default)]
+struct News {
+    /// How far it reaches, where that was said since the last departure.
+    head: Option<Head>,
+    /// How often somebody may have left: no head that is told afterwards hides it.
+    departures: u64,
 }
 
 /// What somebody waits for, and nothing else.
@@ -121,9 +130,9 @@ impl Wake for LocalWake {
         let sender = self.rooms.lock().get(room).cloned();
         if let Some(sender) = sender {
             sender.send_if_modified(|known| {
-                let grew = known.is_none_or(|known| known.seq < head.seq);
+                let grew = known.head.is_none_or(|known| known.seq < head.seq);
                 if grew {
-                    *known = Some(head);
+                    known.head = Some(head);
                 }
                 grew
             });
@@ -131,7 +140,9 @@ impl Wake for LocalWake {
     }
 
     fn subscribe(&self, room: &str) -> Subscription {
-        Subscription(self.rooms.subscribe(room.to_owned()))
+        let mut listener = self.rooms.subscribe(room.to_owned());
+        let departures = listener.known().departures;
+        Subscription { listener, departures }
     }
 
     fn notify_joined(&self, agent: AgentId) {
@@ -146,7 +157,10 @@ impl Wake for LocalWake {
         let sender = self.rooms.lock().get(room).cloned();
         if let Some(sender) = sender {
             // No news of the log, and yet a reason to read it. The room may be gone: another one under its name begins anew.
-            sender.send_modify(|known| *known = None);
+            sender.send_modify(|known| {
+                known.head = None;
+                known.departures += 1;
+            });
         }
         for topic in [&self.departures, &self.facts, &self.jobs] {
             topic.tell(room);
@@ -176,14 +190,20 @@ impl Wake for LocalWake {
 
 /// Hears of one room until it is dropped.
 #[derive(Debug)]
-pub struct Subscription(Listener<String, Option<Head>>);
+pub struct Subscription {
+    listener: Listener<String, News>,
+    /// Of which it has heard.
+    departures: u64,
+}
 
 impl Subscription {
     /// Waits until the room's log has grown since the subscription, or since the last call returned, or somebody may have
-    /// left the room. Says how far the log reaches, where that has been said. Nothing is lost when the future is dropped
-    /// before it is ready.
+    /// left the room. Says how far the log reaches, or nothing where somebody may have left: then whoever hears it looks for
+    /// itself. Nothing is lost when the future is dropped before it is ready.
     pub async fn changed(&mut self) -> Option<Head> {
-        self.0.changed().await
+        let news = self.listener.changed().await;
+        let heard = std::mem::replace(&mut self.departures, news.departures);
+        news.head.filter(|_| heard == news.departures)
     }
 }
 
@@ -224,6 +244,14 @@ struct Listener<K: Eq + Hash + Clone, V: Default> {
 }
 
 impl<K: Eq + Hash + Clone, V: Default + Copy> Listener<K, V> {
+    /// What is known now, and no news any more.
+    fn known(&mut self) -> V {
+        let receiver = self.receiver.as_mut();
+        receiver
+            .map(|receiver| *receiver.borrow_and_update())
+            .unwrap_or_default()
+    }
+
     async fn changed(&mut self) -> V {
         if let Some(receiver) = &mut self.receiver
             && receiver.changed().await.is_ok()
@@ -275,6 +303,18 @@ mod tests {
         assert_eq!(mine.changed().await, None, "who waits looks again");
         wake.notify("a", head(1));
         assert_eq!(mine.changed().await, Some(head(1)), "a room made anew begins anew");
+        wake.notify_left("a");
+        wake.notify("a", head(2));
+        assert_eq!(mine.changed().await, None, "what came after hides no departure");
+        wake.notify("a", head(3));
+        assert_eq!(mine.changed().await, Some(head(3)));
+        let mut late = wake.subscribe("a");
+        wake.notify("a", head(4));
+        assert_eq!(
+            late.changed().await,
+            Some(head(4)),
+            "what was before it is nothing to it"
+        );
     }
 
     #[tokio::test]

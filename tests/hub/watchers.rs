@@ -78,6 +78,38 @@ async fn a_message_is_read_once_for_all_who_watch_and_once_for_one() {
     assert!(hub.end(Signal::TERM).0);
 }
 
+/// Messages that are stored together are read together, and not looked for again as each is told.
+#[tokio::test]
+async fn a_burst_is_read_no_more_often_than_it_has_messages() {
+    const ROUNDS: u64 = 20;
+    const BURST: u64 = 8;
+    let directory = tempfile::TempDir::new().unwrap();
+    let (hub, metrics) = measured_hub(directory.path());
+    let [alice, bob, carol] = [
+        hub.agent("alice").await,
+        hub.agent("bob").await,
+        hub.agent("carol").await,
+    ];
+    let room = alice.create_room("r").await.room;
+    for other in [&bob, &carol] {
+        alice.invite(&room, other).await;
+    }
+    let mut streams = watch(&[&alice, &bob, &carol], &room, 0).await;
+    let reads = async || measure(metrics).await["parler_hub_stream_reads_total"] as u64;
+    let before = reads().await;
+    for round in 0..ROUNDS {
+        let said = join_all((0..BURST).map(|_| say(&alice, &room, "x")));
+        let got = async {
+            for seq in 1..=BURST {
+                all_get(&mut streams, round * BURST + seq).await;
+            }
+        };
+        tokio::join!(said, got);
+    }
+    let reads = reads().await - before;
+    assert!(reads <= ROUNDS * BURST, "{reads} reads");
+}
+
 #[tokio::test]
 async fn a_member_that_was_removed_gets_nothing_that_came_later() {
     const ROUNDS: u64 = 25;

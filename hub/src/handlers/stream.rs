@@ -115,7 +115,11 @@ impl LogStream {
             let reaches = match self.reaches {
                 Some(reaches) => Some(reaches),
                 None => tokio::select! {
-                    told = self.news.changed() => told.map(|head| head.seq),
+                    told = self.news.changed() => match told {
+                        // It was read before it was told.
+                        Some(head) if head.seq <= self.place.at() => continue,
+                        told => told.map(|head| head.seq),
+                    },
                     last = self.end.come(&self.call.state) => {
                         self.outbox.end(last);
                         continue;
@@ -133,9 +137,9 @@ impl LogStream {
             return;
         }
         let page = match reaches {
-            Some(reaches) if reaches > self.place.at() => self.read_together().await,
+            Some(_) => self.read_together().await,
             // Somebody has left, perhaps this agent.
-            _ => None,
+            None => None,
         };
         let page = match page {
             Some(page) => Ok(page),
