@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::metrics::Counted;
 use crate::problem::Refusal;
-use crate::state::{HubState, Phase};
+use crate::state::{HubState, Phase, SharedState};
 
 /// How long a client rests before it opens a stream again that has ended.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -86,28 +88,40 @@ impl Drop for StreamPermit {
 }
 
 /// When a stream is over, whatever it has to tell.
-#[derive(Debug)]
-pub(crate) struct StreamEnd(Instant);
+pub(crate) struct StreamEnd {
+    state: SharedState,
+    at: Instant,
+    /// Waits once for all events: a timer is not set anew for each.
+    coming: Pin<Box<dyn Future<Output = Event> + Send + Sync>>,
+}
 
 impl StreamEnd {
     /// For a stream that begins now.
-    pub(crate) fn of(state: &HubState) -> Self {
-        Self(Instant::now() + state.options.limits.stream_ttl)
-    }
-
-    /// Waits until the stream's time is over, or the hub stops. Returns the last event.
-    pub(crate) async fn come(&self, state: &HubState) -> Event {
-        tokio::select! {
-            () = state.stopping() => farewell("the hub stops"),
-            () = tokio::time::sleep_until(self.0) => farewell("open it again"),
+    pub(crate) fn of(state: &SharedState) -> Self {
+        let at = Instant::now() + state.options.limits.stream_ttl;
+        let watched = SharedState::clone(state);
+        Self {
+            state: SharedState::clone(state),
+            at,
+            coming: Box::pin(async move {
+                tokio::select! {
+                    () = watched.stopping() => farewell("the hub stops"),
+                    () = tokio::time::sleep_until(at) => farewell("open it again"),
+                }
+            }),
         }
     }
 
+    /// Waits until the stream's time is over, or the hub stops. Returns the last event; waits for nothing afterwards.
+    pub(crate) async fn come(&mut self) -> Event {
+        (&mut self.coming).await
+    }
+
     /// The last event, if this is the time for it.
-    pub(crate) fn has_come(&self, state: &HubState) -> Option<Event> {
-        if *state.phase.borrow() != Phase::Serving {
+    pub(crate) fn has_come(&self) -> Option<Event> {
+        if *self.state.phase.borrow() != Phase::Serving {
             Some(farewell("the hub stops"))
-        } else if self.0 <= Instant::now() {
+        } else if self.at <= Instant::now() {
             Some(farewell("open it again"))
         } else {
             None

@@ -111,7 +111,7 @@ impl HintStream {
             let told = tokio::select! {
                 Some((room, news)) = self.news.next() => self.tell(room, news).await,
                 () = self.joined.changed() => self.look().await,
-                last = self.end.come(&self.state) => {
+                last = self.end.come() => {
                     self.outbox.end(last);
                     Ok(())
                 }

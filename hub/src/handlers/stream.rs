@@ -108,7 +108,7 @@ impl LogStream {
             if let Some(next) = self.outbox.next() {
                 return next;
             }
-            if let Some(last) = self.end.has_come(&self.call.state) {
+            if let Some(last) = self.end.has_come() {
                 self.outbox.end(last);
                 continue;
             }
@@ -120,7 +120,7 @@ impl LogStream {
                         Some(head) if head.seq <= self.place.at() => continue,
                         told => told.map(|head| head.seq),
                     },
-                    last = self.end.come(&self.call.state) => {
+                    last = self.end.come() => {
                         self.outbox.end(last);
                         continue;
                     }
