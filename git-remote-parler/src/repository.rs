@@ -45,6 +45,7 @@ pub struct Repository {
     has_ref_files: bool,
     asks_git: bool,
     config: Arc<OnceLock<config::Config>>,
+    read_commits: walk::ReadCommits,
 }
 
 impl Repository {
@@ -109,6 +110,7 @@ impl Repository {
             has_ref_files,
             asks_git,
             config: Arc::default(),
+            read_commits: walk::ReadCommits::default(),
         })
     }
 

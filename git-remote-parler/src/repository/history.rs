@@ -56,7 +56,11 @@ impl Repository {
             .collect::<Result<Vec<_>, _>>()?;
         let haves: Vec<_> = haves.iter().filter_map(|oid| commit_of(&local, oid).ok()).collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(local.revision_graph(cache.as_ref()), cut_commits(&local)?);
+        let mut walk = Walk::new(
+            local.revision_graph(cache.as_ref()),
+            &self.read_commits,
+            cut_commits(&local)?,
+        );
         let new = walk_new(&mut walk, &tips, &haves)?;
         let included: HashSet<_> = new.iter().copied().collect();
         let mut prerequisites: Vec<_> = new.iter().flat_map(|id| walk.parents(id)).collect();
@@ -111,7 +115,11 @@ impl Repository {
         let local = self.local();
         let (ancestor, descendant) = (commit_of(&local, ancestor)?, commit_of(&local, descendant)?);
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(local.revision_graph(cache.as_ref()), cut_commits(&local)?);
+        let mut walk = Walk::new(
+            local.revision_graph(cache.as_ref()),
+            &self.read_commits,
+            cut_commits(&local)?,
+        );
         reaches(&mut walk, ancestor, descendant)
     }
 

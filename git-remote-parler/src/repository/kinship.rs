@@ -47,7 +47,11 @@ impl Repository {
             .map(|party| party.iter().filter_map(peel).collect())
             .collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(local.revision_graph(cache.as_ref()), cut_commits(&local)?);
+        let mut walk = Walk::new(
+            local.revision_graph(cache.as_ref()),
+            &self.read_commits,
+            cut_commits(&local)?,
+        );
         let mut read = |oid: &Oid| {
             let id = to_gix(oid);
             match walk.mark(id, 0) {

@@ -1,28 +1,61 @@
-//! Commits as they are walked: parents and dates, read once, with the cut of a shallow repository observed.
+//! Commits as they are walked: parents and dates, read once for all walks of a repository, with the cut of a shallow one
+//! observed.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::ObjectId;
 
 use super::RepositoryError;
 
-type Graph<'a> = gix::revwalk::Graph<'a, 'a, gix::revwalk::graph::Commit<Marks>>;
+type Graph<'a> = gix::revwalk::Graph<'a, 'a, ()>;
+
+/// Most commits that are remembered. Those beyond are read again by each walk.
+const MOST_READ: usize = 1 << 18;
 
 /// What a walk noted on a commit: bits that each walk defines.
 pub(super) type Marks = u8;
 
+/// Where a commit stands in history: it says the same for ever.
+#[derive(Debug)]
+struct Place {
+    date: i64,
+    parents: Vec<ObjectId>,
+}
+
+/// Commits that were read. A push walks over the same ones several times.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReadCommits(Arc<Mutex<HashMap<ObjectId, Arc<Place>>>>);
+
+impl ReadCommits {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<Place>>> {
+        // The map is whole between any two of its calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A commit that a walk has met.
+struct Met {
+    place: Arc<Place>,
+    marks: Marks,
+}
+
 /// The commits met by a walk, newest first.
 pub(super) struct Walk<'a> {
     graph: Graph<'a>,
+    read: ReadCommits,
+    met: HashMap<ObjectId, Met>,
     /// Commits whose parents are not here on purpose.
     cut: HashSet<ObjectId>,
     queue: BinaryHeap<(i64, ObjectId)>,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(graph: Graph<'a>, cut: impl IntoIterator<Item = ObjectId>) -> Self {
+    pub(super) fn new(graph: Graph<'a>, read: &ReadCommits, cut: impl IntoIterator<Item = ObjectId>) -> Self {
         Self {
             graph,
+            read: read.clone(),
+            met: HashMap::new(),
             cut: cut.into_iter().collect(),
             queue: BinaryHeap::new(),
         }
@@ -30,26 +63,45 @@ impl<'a> Walk<'a> {
 
     /// Adds marks to a commit. Gives those it had, or none if it was not met before.
     pub(super) fn mark(&mut self, id: ObjectId, marks: Marks) -> Result<Option<Marks>, RepositoryError> {
-        if let Some(commit) = self.graph.get_mut(&id) {
-            let before = commit.data;
-            commit.data |= marks;
+        if let Some(met) = self.met.get_mut(&id) {
+            let before = met.marks;
+            met.marks |= marks;
             return Ok(Some(before));
         }
-        let found = self.graph.get_or_insert_full_commit(id, |commit| commit.data = marks);
-        match found.map_err(RepositoryError::reading("a commit"))? {
-            Some(_) => Ok(None),
-            None => Err(RepositoryError::MissingObject {
-                oid: super::from_gix(&id),
-            }),
+        let place = self.place(id)?;
+        self.met.insert(id, Met { place, marks });
+        Ok(None)
+    }
+
+    fn place(&mut self, id: ObjectId) -> Result<Arc<Place>, RepositoryError> {
+        let known = self.read.lock().get(&id).map(Arc::clone);
+        if let Some(place) = known {
+            return Ok(place);
         }
+        let found = self.graph.try_lookup(&id);
+        let commit = found
+            .and_then(|found| found.map(|commit| commit.to_owned(|| ())).transpose())
+            .map_err(RepositoryError::reading("a commit"))?
+            .ok_or_else(|| RepositoryError::MissingObject {
+                oid: super::from_gix(&id),
+            })?;
+        let place = Arc::new(Place {
+            date: commit.commit_time,
+            parents: commit.parents.to_vec(),
+        });
+        let mut read = self.read.lock();
+        if read.len() < MOST_READ {
+            read.insert(id, Arc::clone(&place));
+        }
+        Ok(place)
     }
 
     pub(super) fn marks(&self, id: &ObjectId) -> Marks {
-        self.graph.get(id).map_or(0, |commit| commit.data)
+        self.met.get(id).map_or(0, |met| met.marks)
     }
 
     pub(super) fn date(&self, id: &ObjectId) -> i64 {
-        self.graph.get(id).map_or(0, |commit| commit.commit_time)
+        self.met.get(id).map_or(0, |met| met.place.date)
     }
 
     /// The parents, none where history is cut.
@@ -57,9 +109,9 @@ impl<'a> Walk<'a> {
         if self.is_cut(id) {
             return Vec::new();
         }
-        self.graph
+        self.met
             .get(id)
-            .map(|commit| commit.parents.to_vec())
+            .map(|met| met.place.parents.clone())
             .unwrap_or_default()
     }
 
