@@ -28,11 +28,15 @@ const LARGE_PUSH: [&str; 4] = [
     "POST /v1/rooms/{room}/messages 201",
 ];
 
+/// Of the new `packed-refs`, and of the directory that gives it its name.
+const PINS_SYNCS: usize = 2;
+
 /// A hub whose calls and connections are counted, and two agents in a room of it.
 struct Stage<'w> {
     proxy: CuttingProxy,
     hub: HubProcess,
     trace: PathBuf,
+    clients_trace: PathBuf,
     counter: GitCounter,
     alice: Agent<'w>,
     bob: Agent<'w>,
@@ -47,6 +51,8 @@ struct Cost {
     children: Vec<String>,
     /// Bytes between client and hub, both ways.
     wire: u64,
+    /// Files and directories of which the client waited for the disk.
+    syncs: Vec<String>,
     hub: Disk,
 }
 
@@ -63,14 +69,18 @@ impl<'w> Stage<'w> {
         let proxy = CuttingProxy::listen();
         let mut hub = hub_server::start_behind(world, &proxy);
         hub.terminate();
-        let trace = world.path().join("calls");
-        hub.set_variables(SystemCalls::watched_in(world).variables(&trace));
+        let (trace, clients_trace) = (world.path().join("calls"), world.path().join("clients-calls"));
+        let watched = SystemCalls::watched_in(world);
+        hub.set_variables(watched.variables(&trace));
         hub.restart();
         let counter = GitCounter::new(world);
         let (work, copy) = (world.init("work", ""), world.init("copy", ""));
         let [alice, bob] = [("alice", &work), ("bob", &copy)].map(|(name, place)| {
             place.git("remote add team parler::room/try").success();
-            let agent = world.stranger(name).with("PARLER_HUB", proxy.url());
+            let mut agent = world.stranger(name).with("PARLER_HUB", proxy.url());
+            for (name, value) in watched.variables(&clients_trace) {
+                agent = agent.with(name, value);
+            }
             agent.at(place).counted_by(&counter)
         });
         let code = alice.parler("invite --group try").success().word().to_owned();
@@ -80,6 +90,7 @@ impl<'w> Stage<'w> {
             proxy,
             hub,
             trace,
+            clients_trace,
             counter,
             alice,
             bob,
@@ -107,11 +118,24 @@ impl<'w> Stage<'w> {
         disk
     }
 
+    /// What a client has waited for the disk for, since the last time this was asked. git's own waits for the refs that it
+    /// writes are left out.
+    fn clients_syncs(&self) -> Vec<String> {
+        let calls = read_trace(&self.clients_trace);
+        let _ = std::fs::remove_file(&self.clients_trace);
+        let syncs = calls.into_iter().filter(|call| call.kind == CallKind::Sync);
+        syncs
+            .map(|call| call.what)
+            .filter(|path| !path.contains("/refs/"))
+            .collect()
+    }
+
     /// Runs a command, and waits until the hub has noted `later` things behind the answer's back.
     #[track_caller]
     fn cost_with(&self, later: usize, run: impl FnOnce() -> Output) -> Cost {
         self.proxy.cut([]);
         self.counter.take();
+        self.clients_syncs();
         let (mark, before) = (self.hub.log().mark(), self.disk());
         run().success();
         let disk = look_for(
@@ -126,6 +150,7 @@ impl<'w> Stage<'w> {
             requests: self.hub.log().since(mark),
             children: self.counter.take(),
             wire: carried.up + carried.down,
+            syncs: self.clients_syncs(),
             hub: Disk {
                 syncs: disk.syncs - before.syncs,
                 bytes: disk.bytes - before.bytes,
@@ -174,6 +199,7 @@ fn assert_ordinary_push(cost: &Cost, bundle: u64) {
     assert_eq!(cost.requests.len(), 2, "{cost:#?}");
     assert_eq!(cost.children.len(), 1, "{cost:#?}");
     assert!(cost.wire <= bundle + BESIDE, "{bundle} {cost:#?}");
+    assert_eq!(cost.syncs.len(), PINS_SYNCS, "{cost:#?}");
     // The message, its bundle and the refs become durable together.
     assert_eq!(cost.hub.syncs, 1, "{cost:#?}");
     assert!(cost.hub.bytes <= 2 * bundle + SMALL_PUSH, "{bundle} {cost:#?}");
@@ -184,6 +210,8 @@ fn assert_ordinary_fetch(cost: &Cost, bundle: u64, children: usize) {
     assert_eq!(cost.requests.len(), 2, "{cost:#?}");
     assert_eq!(cost.children.len(), children, "{cost:#?}");
     assert!(cost.wire <= bundle + BESIDE, "{bundle} {cost:#?}");
+    // git waits for the pack that it indexes, and for both of its indexes.
+    assert_eq!(cost.syncs.len(), PINS_SYNCS + 3 * children, "{cost:#?}");
     // Who was sent what: behind the answer, which waits for no disk.
     assert_eq!(cost.hub.syncs, 1, "{cost:#?}");
     assert!(cost.hub.bytes <= NOTE, "{cost:#?}");
@@ -194,6 +222,7 @@ fn assert_ordinary_fetch(cost: &Cost, bundle: u64, children: usize) {
 fn assert_nothing_new(cost: &Cost) {
     assert_eq!(cost.requests, ["GET /v1/rooms/{room}/pushes 304"], "{cost:#?}");
     assert_eq!(cost.children, [""; 0], "{cost:#?}");
+    assert_eq!(cost.syncs, [""; 0], "{cost:#?}");
     assert!(cost.wire <= UNCHANGED, "{cost:#?}");
     assert_eq!(cost.hub, Disk::default(), "{cost:#?}");
 }
