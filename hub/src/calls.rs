@@ -161,6 +161,7 @@ pub(crate) fn calls() -> Vec<Call> {
             ]),
         Call::post(template::CLAIMS, services::claim)
             .called("claimJob", "Ask for a job")
+            .waits()
             .takes::<ClaimJob>()
             .answers(Answer::json::<ClaimedJob>(200, "The job, mine for as long as it says.").with(head))
             .answers(Answer::empty(204, "There is none.").with(head))

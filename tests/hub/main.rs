@@ -21,6 +21,7 @@ mod drain;
 mod fixtures;
 mod guard;
 mod hints;
+mod hung_up;
 mod invites;
 mod join_requests;
 mod limits;

@@ -34,7 +34,6 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
     let news = call.state.wake.subscribe(&call.room.key());
     let agent = call.principal.agent;
     let read = || {
-        call.state.metrics.stream_reads.inc();
         call.store()
             .read(agent, &call.room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
     };
@@ -49,6 +48,7 @@ pub(crate) async fn get(call: RoomCall, mut query: Parameters, headers: HeaderMa
         }
         None => call.run(read).await?,
     };
+    call.state.metrics.stream_reads.inc();
     let knows_notes = messages::knows_notes(&headers);
     if !knows_notes {
         messages::refuse_notes(&page)?;
@@ -166,12 +166,13 @@ impl LogStream {
 
     async fn read_alone(&self) -> Result<LogEvents, StoreError> {
         let (agent, room, after) = (self.call.principal.agent, &self.call.room, self.place.at());
-        self.call.state.metrics.stream_reads.inc();
         let page = self
             .call
             .store()
-            .read(agent, room, Some(after), limits::MAX_PAGE_MESSAGES, PAGE_BYTES);
-        Ok(page.await?.into())
+            .read(agent, room, Some(after), limits::MAX_PAGE_MESSAGES, PAGE_BYTES)
+            .await?;
+        self.call.state.metrics.stream_reads.inc();
+        Ok(page.into())
     }
 
     /// What other streams of the room want as well. None where there is nothing of that for this agent: why not is found out
@@ -181,11 +182,11 @@ impl LogStream {
         let read = |agents| {
             let (state, room) = (SharedState::clone(&self.call.state), room.clone());
             async move {
-                state.metrics.stream_reads.inc();
                 let read = state
                     .store
                     .read_for(agents, &room, after, limits::MAX_PAGE_MESSAGES, PAGE_BYTES);
                 let (page, readers) = read.await.ok()?;
+                state.metrics.stream_reads.inc();
                 (!page.messages.is_empty()).then(|| (page.into(), readers))
             }
         };

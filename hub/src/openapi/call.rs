@@ -1,6 +1,7 @@
 //! One call of the hub: where it is, who answers it, and all that a client may know of it beforehand.
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 
 use axum::extract::Request;
 use axum::handler::Handler;
@@ -27,6 +28,8 @@ pub(crate) struct Call {
     /// As in `parler_protocol::paths`.
     pub(crate) path: &'static str,
     handler: MethodRouter<SharedState>,
+    /// Whether it may wait for something, and is over when nobody waits for its answer.
+    waits: bool,
     /// What programs made from the document call it.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
@@ -158,6 +161,7 @@ impl Call {
             method,
             path,
             handler: on(filter, handler),
+            waits: false,
             name: "",
             summary: "",
             is_open: false,
@@ -172,6 +176,12 @@ impl Call {
     pub(crate) fn called(mut self, name: &'static str, summary: &'static str) -> Self {
         self.name = name;
         self.summary = summary;
+        self
+    }
+
+    /// Over when its caller hangs up, although it can change something.
+    pub(crate) fn waits(mut self) -> Self {
+        self.waits = true;
         self
     }
 
@@ -263,10 +273,26 @@ impl Call {
 
     /// The part of the router that answers it.
     pub(crate) fn into_route(self) -> (&'static str, MethodRouter<SharedState>) {
-        if self.parameters.iter().any(|parameter| parameter.is_query) {
-            return (self.path, self.handler);
+        let mut handler = self.handler;
+        if self.method != Method::GET && !self.waits {
+            handler = handler.layer(from_fn(to_its_end));
         }
-        (self.path, self.handler.layer(from_fn(without_query)))
+        if !self.parameters.iter().any(|parameter| parameter.is_query) {
+            handler = handler.layer(from_fn(without_query));
+        }
+        (self.path, handler)
+    }
+}
+
+/// Goes on when the caller hangs up: what is stored by then has to be told to those who wait for it, and to be tidied up
+/// after. A body that ends early ends it all the same.
+async fn to_its_end(request: Request, next: Next) -> Response {
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(error) => Refusal::internal(error).into_response(),
+        },
     }
 }
 
