@@ -1,11 +1,12 @@
 //! Files and directories of ours where others work too: each is locked as long as a process of ours uses it, so what nobody
 //! holds was left by one that was killed, and is removed by the next.
 
+use std::collections::HashSet;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -33,6 +34,23 @@ pub fn make_file(directory: &Path, prefix: &str, permissions: Permissions) -> io
         }
     }
     Err(io::Error::other("a file vanishes as soon as it is made"))
+}
+
+/// Removes files of a process that is about to end, the last first. A lock is removed only where it is a second name of
+/// another of them: somebody may have taken it for one that was left, and hold one of his own there.
+pub(crate) fn remove_last_first(names: &mut Vec<PathBuf>) {
+    let is_lock = |name: &Path| name.extension().is_some_and(|extension| extension == "lock");
+    let file = |name: &Path| fs::symlink_metadata(name).ok().map(|found| (found.dev(), found.ino()));
+    let own: HashSet<(u64, u64)> = names
+        .iter()
+        .filter(|name| !is_lock(name))
+        .filter_map(|name| file(name))
+        .collect();
+    for name in names.drain(..).rev() {
+        if !is_lock(&name) || file(&name).is_some_and(|found| own.contains(&found)) {
+            let _ = fs::remove_file(name);
+        }
+    }
 }
 
 /// Whether that is what the path names.
@@ -92,6 +110,21 @@ mod tests {
 
     /// Files that are made while sweeps go on.
     const FILES: usize = 500;
+
+    #[test]
+    fn who_ends_removes_no_lock_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let mut names = ["claim", "ours.lock", "taken.lock"].map(path).to_vec();
+        fs::write(&names[0], "").unwrap();
+        fs::hard_link(&names[0], &names[1]).unwrap();
+        fs::write(&names[2], "").unwrap();
+        remove_last_first(&mut names);
+        assert_eq!(
+            ["claim", "ours.lock", "taken.lock"].map(|name| path(name).exists()),
+            [false, false, true]
+        );
+    }
 
     #[test]
     fn no_sweep_takes_a_file_that_is_just_made() {

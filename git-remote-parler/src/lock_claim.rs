@@ -62,10 +62,8 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
 /// removes its own.
 pub(crate) fn remove_all() -> impl Drop {
     let mut there = there();
-    // The last first: without its claim a lock would not be known any more.
-    for path in there.drain(..).rev() {
-        let _ = fs::remove_file(path);
-    }
+    // Without its claim a lock would not be known any more.
+    held::remove_last_first(&mut there);
     there
 }
 

@@ -14,7 +14,7 @@ use parler_protocol::Oid;
 use rustix::fs::{Mode, OFlags};
 
 use crate::pins::PIN_ROOT;
-use crate::repository::{LocalRef, Repository, RepositoryError};
+use crate::repository::{LocalRef, Repository, RepositoryError, parse_bytes};
 
 mod lock;
 mod merge;
@@ -24,6 +24,8 @@ pub(crate) use lock::{remove_all, sweep};
 
 /// How long git waits for somebody else's lock, unless `core.packedRefsTimeout` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long we wait where git can write the refs as well as we, or somebody may wait for refs that we hold.
+const SHORT_PATIENCE: Duration = Duration::from_millis(50);
 /// How long we wait where that says without end.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -43,6 +45,15 @@ pub(crate) struct NewRef<'a> {
     pub(crate) peeled: Option<Oid>,
 }
 
+/// Whether there is another way that is as good as to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// We wait as long as git would.
+    None,
+    /// We wait for a moment.
+    Some,
+}
+
 /// A new `packed-refs` that lies beside the old one, on the disk, under git's lock. Dropping it changes nothing.
 #[derive(Debug)]
 pub(crate) struct PackedRefs {
@@ -56,6 +67,7 @@ impl PackedRefs {
         repository: &Repository,
         mut refs: Vec<NewRef<'_>>,
         held: &[LocalRef],
+        haste: Haste,
     ) -> Result<Self, Obstacle> {
         check_settings(repository)?;
         let packed = repository.common_dir().join("packed-refs");
@@ -64,7 +76,11 @@ impl PackedRefs {
         refs.sort_unstable();
         refs.dedup();
         check_names(repository.common_dir(), &refs)?;
-        let lock = Lock::take(&packed, repository.shared_mode()?, patience(repository)?)?;
+        let patience = match haste {
+            Haste::Some => SHORT_PATIENCE,
+            Haste::None => patience(repository)?,
+        };
+        let lock = Lock::take(&packed, repository.shared_mode()?, patience)?;
         let mut there = loose_refs(repository.common_dir(), &refs)?;
         let mut packed_values = held_in_packed(repository.common_dir(), held)?;
         let digits = 2 * repository.object_format().raw_len();
@@ -135,9 +151,10 @@ fn check_names(common_dir: &Path, refs: &[NewRef<'_>]) -> Result<(), Obstacle> {
 
 fn patience(repository: &Repository) -> Result<Duration, RepositoryError> {
     let set = repository.config_string("core.packedRefsTimeout")?;
-    Ok(match set.and_then(|value| value.parse::<i64>().ok()) {
+    Ok(match set.as_deref().map(str::trim) {
+        Some(text) if text.starts_with('-') => LONGEST_PATIENCE,
+        Some(text) => parse_bytes(text).map_or(PATIENCE, Duration::from_millis),
         None => PATIENCE,
-        Some(milliseconds) => u64::try_from(milliseconds).map_or(LONGEST_PATIENCE, Duration::from_millis),
     })
 }
 

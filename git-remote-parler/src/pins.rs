@@ -12,8 +12,8 @@ use parler_protocol::{BundleId, Oid};
 use crate::bundle::HeaderRef;
 use crate::git::{GitChild, GitCommand, GitError, Side};
 use crate::import::{ImportError, Imported};
-use crate::lock_claim::{HeldRefs, LockClaim};
-use crate::packed_refs::{NewRef, Obstacle, PackedRefs};
+use crate::lock_claim::{self, HeldRefs, LockClaim};
+use crate::packed_refs::{Haste, NewRef, Obstacle, PackedRefs};
 use crate::repository::{LocalRef, Repository, RepositoryError};
 
 mod peeled;
@@ -154,22 +154,26 @@ impl Transaction {
         verify: &[LocalRef],
         quarantine: Option<&Path>,
     ) -> Result<Self, PinError> {
+        if verify.is_empty() {
+            // What was left by who was killed. A claim of our own looks for it, too.
+            lock_claim::sweep(repository.common_dir());
+        }
         let are_many = pins.len() > MANY;
         let are_packed = are_many || is_small(&repository.common_dir().join("packed-refs"));
         let held = match verify {
             [] => None,
             verify => are_packed.then(|| HeldRefs::take(repository, verify)).flatten(),
         };
-        // Else the child verifies, and writes few pins as well.
         let are_held = verify.is_empty() || held.is_some();
-        let packed = match are_held {
-            true if are_packed => packed(repository, pins, quarantine, verify),
-            false if are_many => packed(repository, pins, quarantine, &[]),
-            _ => None,
+        // git makes files of a few at once, and others may wait for what is held.
+        let haste = match are_many && verify.is_empty() {
+            true => Haste::None,
+            false => Haste::Some,
         };
-        if packed.is_some() && are_held {
+        let alone = (are_packed && are_held).then(|| packed(repository, pins, quarantine, verify, haste));
+        if let Some(packed) = alone.flatten() {
             return Ok(Self {
-                packed,
+                packed: Some(packed),
                 held,
                 child: None,
                 claim: None,
@@ -178,6 +182,10 @@ impl Transaction {
         }
         // The child takes those locks.
         drop(held);
+        let is_beside = are_many && !verify.is_empty();
+        let packed = is_beside
+            .then(|| packed(repository, pins, quarantine, &[], Haste::None))
+            .flatten();
         let pins = if packed.is_some() { &[] } else { pins };
         for setting in LOCK_PATIENCE {
             command = command.setting(setting);
@@ -253,7 +261,13 @@ impl Drop for Transaction {
 }
 
 /// Pins as lines of `packed-refs`, ready to be written while `held` have their values. None where git has to do it.
-fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>, held: &[LocalRef]) -> Option<PackedRefs> {
+fn packed(
+    repository: &Repository,
+    pins: &[Pin],
+    quarantine: Option<&Path>,
+    held: &[LocalRef],
+    haste: Haste,
+) -> Option<PackedRefs> {
     let peeler = Peeler::open(repository, quarantine);
     let lines = pins.iter().map(|pin| {
         Some(NewRef {
@@ -265,7 +279,7 @@ fn packed(repository: &Repository, pins: &[Pin], quarantine: Option<&Path>, held
     let refs: Option<Vec<NewRef<'_>>> = lines.collect();
     let prepared = refs
         .ok_or(Obstacle::Unfamiliar("an object cannot be read"))
-        .and_then(|refs| PackedRefs::prepare(repository, refs, held));
+        .and_then(|refs| PackedRefs::prepare(repository, refs, held, haste));
     match &prepared {
         Ok(_) => tracing::debug!(pins = pins.len(), "pins: go into packed-refs at once"),
         Err(obstacle) => tracing::debug!(pins = pins.len(), %obstacle, "pins: go into files"),

@@ -23,8 +23,8 @@ mod revision;
 mod shared;
 mod walk;
 
-pub(crate) use config::mapped;
 pub use config::{RemoteConfig, parse_bool};
+pub(crate) use config::{mapped, parse_bytes};
 pub use history::Boundary;
 pub use place::{Lines, Place, Places};
 pub use refs::{LocalHead, LocalRef};
@@ -44,6 +44,7 @@ pub struct Repository {
     object_format: ObjectFormat,
     has_ref_files: bool,
     asks_git: bool,
+    is_known: bool,
     config: Arc<OnceLock<config::Config>>,
     read_commits: walk::ReadCommits,
 }
@@ -99,7 +100,8 @@ impl Repository {
         };
         let ref_storage = local.config_snapshot().string("extensions.refStorage");
         let has_ref_files = ref_storage.is_none_or(|storage| storage.to_ascii_lowercase() == b"files");
-        let asks_git = !has_ref_files || git.environment().needs_git();
+        let is_known = has_known_format(&local.config_snapshot());
+        let asks_git = !has_ref_files || !is_known || git.environment().needs_git();
         drop(local);
         Ok(Self {
             git,
@@ -107,8 +109,9 @@ impl Repository {
             git_dir,
             common_dir,
             object_format,
-            has_ref_files,
+            has_ref_files: has_ref_files && is_known,
             asks_git,
+            is_known,
             config: Arc::default(),
             read_commits: walk::ReadCommits::default(),
         })
@@ -191,7 +194,12 @@ impl Repository {
         self.asks_git
     }
 
-    /// Whether refs are files, and lines of `packed-refs`.
+    /// Whether its format is one that is known here. git may refuse every other, and is asked for everything there.
+    pub(crate) fn has_known_format(&self) -> bool {
+        self.is_known
+    }
+
+    /// Whether refs are known to be files, and lines of `packed-refs`.
     pub(crate) fn has_ref_files(&self) -> bool {
         self.has_ref_files
     }
@@ -210,6 +218,27 @@ impl std::fmt::Debug for Repository {
             .field("git_dir", &self.git_dir)
             .field("asks_git", &self.asks_git)
             .finish()
+    }
+}
+
+/// Whether a repository says of itself what every git that we work with understands (`gitrepository-layout`,
+/// `core.repositoryFormatVersion`): the library does not look at it.
+fn has_known_format(config: &gix::config::Snapshot<'_>) -> bool {
+    const ANYWHERE: [&str; 4] = ["noop", "partialclone", "preciousobjects", "worktreeconfig"];
+    const SINCE_1: [&str; 2] = ["objectformat", "refstorage"];
+    let is_known = |known: &[&str]| {
+        let sections = config.plumbing().sections();
+        let mut of_extensions = sections.filter(|section| section.header().name().eq_ignore_ascii_case(b"extensions"));
+        of_extensions.all(|section| {
+            let body = section.body();
+            body.value_names()
+                .all(|name| known.contains(&name.to_ascii_lowercase().as_str()))
+        })
+    };
+    match config.integer("core.repositoryFormatVersion") {
+        None | Some(0) => is_known(&ANYWHERE),
+        Some(1) => is_known(&[ANYWHERE.as_slice(), &SINCE_1].concat()),
+        Some(_) => false,
     }
 }
 

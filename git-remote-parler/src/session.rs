@@ -13,6 +13,7 @@ use crate::advertisement;
 use crate::fetch::{FetchError, Fetched};
 use crate::git::whole_line;
 use crate::lock_claim;
+use crate::packed_refs;
 use crate::push::{PushError, RoomLookup};
 use crate::quarantine;
 use crate::repository::{Repository, RepositoryError};
@@ -250,6 +251,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
         if let Some(repository) = &self.repository {
             // What a killed fetch left must not wait until there is something new to fetch.
             quarantine::sweep(&repository.objects_dir());
+            packed_refs::sweep(repository.common_dir());
             lock_claim::sweep(repository.common_dir());
         }
         let Some(Looked::There(room)) = &self.room else {
@@ -270,7 +272,9 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     fn list_for_push(&mut self) -> Result<String, SessionError> {
         self.look(true)?;
-        let own = self.repository()?.object_format();
+        let repository = self.repository()?;
+        lock_claim::sweep(repository.common_dir());
+        let own = repository.object_format();
         let told = |format| self.options.wants_object_format.then_some(format);
         Ok(match &self.room {
             Some(Looked::There(room)) => {

@@ -123,6 +123,35 @@ fn pushes_build_on_each_other() {
     carols.fsck();
 }
 
+/// Whoever pushes on top of a bundle sends what is new, whatever the dates of others say of when that was.
+#[test]
+fn a_clock_that_is_wrong_makes_no_bundle_larger() {
+    let world = world();
+    let (work, bobs) = (world.init("work", ""), world.init("bobs", ""));
+    let past = work
+        .user()
+        .with("GIT_AUTHOR_DATE", "1970-01-02T00:00:00Z")
+        .with("GIT_COMMITTER_DATE", "1970-01-02T00:00:00Z");
+    for number in 0..12 {
+        work.commit("a.txt", &format!("{number}\n"));
+    }
+    let base = work.rev("HEAD");
+    work.git("push --quiet parler::room/try HEAD:refs/heads/main").success();
+    for number in 0..20 {
+        past.git(["commit", "--quiet", "--allow-empty", "-m", &number.to_string()])
+            .success();
+        work.git("push --quiet parler::room/try HEAD:refs/heads/main").success();
+    }
+    bobs.git("fetch --quiet parler::room/try main").success();
+    bobs.git(["checkout", "--quiet", "-b", "side", &base]).success();
+    bobs.commit("b.txt", "b\n");
+    let pushed = bobs
+        .user()
+        .parler("push --json --room try HEAD:refs/heads/side")
+        .success();
+    assert_eq!(pushed.json()["bundle"]["commits"], 1, "{pushed:?}");
+}
+
 #[test]
 fn two_agents_build_on_each_other() {
     let world = world();

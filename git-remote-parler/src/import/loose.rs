@@ -25,6 +25,9 @@ const SETTINGS: [&str; 6] = [
 
 /// Whether the files of this repository are as git makes them when nothing is configured.
 pub(super) fn are_usual(repository: &Repository) -> Result<bool, RepositoryError> {
+    if !repository.has_known_format() {
+        return Ok(false);
+    }
     for key in SETTINGS {
         if repository.config_string(key)?.is_some() {
             return Ok(false);

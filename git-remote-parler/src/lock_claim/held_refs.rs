@@ -13,6 +13,10 @@ use super::{LINKED, LockClaim, PAUSE, lock_of, may_be_ours, there};
 use crate::held::{ATTEMPTS, is_at};
 use crate::repository::{LocalRef, Repository, SharedMode};
 
+/// Most that are held. More take long to let go.
+const MOST: usize = 64;
+/// Branches of this repository, which its user commits to: a process that is killed would leave its lock in the way.
+const BRANCHES: &str = "refs/heads/";
 /// How long git waits for somebody else's lock on a ref.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -24,9 +28,10 @@ pub(crate) struct HeldRefs {
 }
 
 impl HeldRefs {
-    /// Locks all of them. None where one cannot be locked, and then none of them is.
+    /// Locks all of them. None where one cannot be locked, is a branch or there are many, and then none of them is.
     pub(crate) fn take(repository: &Repository, refs: &[LocalRef]) -> Option<Self> {
-        let are_files = repository.has_ref_files() && refs.iter().all(|local| may_be_ours(&local.name));
+        let may_be_held = |local: &LocalRef| may_be_ours(&local.name) && !local.name.starts_with(BRANCHES);
+        let are_files = repository.has_ref_files() && refs.len() <= MOST && refs.iter().all(may_be_held);
         // Whoever else may write there would have to be let into the directories that are made.
         if !are_files || repository.shared_mode().ok()? != SharedMode::Umask {
             return None;
@@ -81,5 +86,62 @@ impl Drop for HeldRefs {
             }
             there.retain(|path| path != lock);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+    use crate::git::{Git, GitEnvironment, GitProgram};
+
+    fn git(directory: &Path, arguments: &[&str]) -> bool {
+        let status = Command::new("git")
+            .args(arguments)
+            .current_dir(directory)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "x")))
+            .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "x@example.invalid")))
+            .stderr(std::process::Stdio::null())
+            .status();
+        status.unwrap().success()
+    }
+
+    #[test]
+    fn git_moves_no_ref_that_is_held() {
+        const REF: &str = "refs/remotes/origin/main";
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        assert!(git(place, &["init", "-q"]));
+        for message in ["first", "second"] {
+            assert!(git(place, &["commit", "-q", "--allow-empty", "-m", message]));
+        }
+        assert!(git(place, &["update-ref", REF, "HEAD~1"]));
+        let search_path = std::env::var_os("PATH").unwrap();
+        let git_program = Git::new(GitProgram::find(&search_path).unwrap(), GitEnvironment::default());
+        let repository = Repository::open(git_program, &place.join(".git")).unwrap();
+        for packed in [false, true] {
+            if packed {
+                assert!(git(place, &["pack-refs", "--all", "--prune"]));
+            }
+            let refs = repository.refs("refs/remotes/").unwrap();
+            let held = HeldRefs::take(&repository, &refs).unwrap();
+            assert!(!git(place, &["update-ref", REF, "HEAD"]));
+            assert!(!git(place, &["update-ref", "-d", REF]));
+            drop(held);
+            for value in ["HEAD", "HEAD~1"] {
+                assert!(git(place, &["update-ref", REF, value]));
+            }
+        }
+        let branches = repository.refs("refs/heads/").unwrap();
+        assert!(HeldRefs::take(&repository, &branches).is_none());
+        let many = vec![repository.refs("refs/remotes/").unwrap().remove(0); MOST + 1];
+        assert!(HeldRefs::take(&repository, &many).is_none());
+        let left = std::fs::read_dir(place.join(".git")).unwrap();
+        let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.filter(|name| name.starts_with("locks.")).count(), 0);
     }
 }

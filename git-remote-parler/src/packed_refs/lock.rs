@@ -34,10 +34,8 @@ fn there() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Removes every lock file of this process, which is about to end. No thread takes another one while the result lives.
 pub(crate) fn remove_all() -> impl Drop {
     let mut there = there();
-    // The last first: without its other name a lock file would not be known any more.
-    for name in there.drain(..).rev() {
-        let _ = fs::remove_file(name);
-    }
+    // Without its other name a lock file would not be known any more.
+    held::remove_last_first(&mut there);
     there
 }
 

@@ -86,6 +86,8 @@ pub(super) struct Planner<'a> {
 pub(super) struct Haves {
     /// Tips of the room that are here, newest bundle first after the refs, without those that another one is built on.
     pub(super) room: Vec<Oid>,
+    /// Those, which may be here. A walk that comes to one goes no further; they are not walked from.
+    pub(super) below: HashSet<Oid>,
     pub(super) base: Vec<BaseTip>,
 }
 
@@ -125,7 +127,7 @@ impl Planner<'_> {
         }
         let commits: Vec<Oid> = lacking.iter().map(|tip| tip.commit).collect();
         let haves = self.haves(&commits)?;
-        let mut new = self.repository.boundary(&commits, &haves.all())?;
+        let mut new = self.repository.boundary_above(&commits, &haves.all(), &haves.below)?;
         if !new.shallow.is_empty() {
             return Ok(Err(Unplanned::CutOff(new.shallow)));
         }
@@ -185,18 +187,19 @@ impl Planner<'_> {
         if self.full {
             return Ok(Haves {
                 room: Vec::new(),
+                below: HashSet::new(),
                 base: Vec::new(),
             });
         }
-        let room = self.newest_room_tips()?;
+        let (room, below) = self.newest_room_tips()?;
         let mut base = self.bases.certain.clone();
-        base.extend(self.tracking_refs_below(commits, &room)?);
-        Ok(Haves { room, base })
+        base.extend(self.tracking_refs_below(commits, &room, &below)?);
+        Ok(Haves { room, below, base })
     }
 
     /// All of the room's tips that are here: its refs, then its bundles, the newest first.
     pub(super) fn room_tips(&self) -> Result<Vec<Oid>, RepositoryError> {
-        let tips = self.tips_but(|_| false);
+        let (tips, _) = self.tips_but(|_| false);
         let here = self.repository.contains(&tips)?;
         Ok(tips
             .into_iter()
@@ -206,30 +209,35 @@ impl Planner<'_> {
             .collect())
     }
 
-    /// Of these the refs, and what no other bundle says to be built on. Who says so wrongly makes bundles larger.
-    fn newest_room_tips(&self) -> Result<Vec<Oid>, RepositoryError> {
+    /// Of these the refs, and what no newer bundle says to be built on; and the others, here or not. Who says so wrongly
+    /// can make a walk longer.
+    fn newest_room_tips(&self) -> Result<(Vec<Oid>, HashSet<Oid>), RepositoryError> {
         // How often a bundle that is not here may lead to others.
         const ROUNDS: usize = 3;
-        // Where history is cut, a tip may be here without what it is built on.
-        if self.repository.is_shallow() {
-            return self.room_tips();
+        const ALL_THE_SAME: usize = 16;
+        // Where history is cut, a tip may be here without what it is built on; and git must not be told of what is not here.
+        if self.repository.is_shallow() || self.repository.asks_git() {
+            return Ok((self.room_tips()?, HashSet::new()));
         }
         let mut known: HashMap<Oid, bool> = HashMap::new();
         for _ in 0..ROUNDS {
-            let tips = self.tips_but(|tip| known.get(tip) != Some(&false));
+            let (mut tips, below) = self.tips_but(|tip| known.get(tip) != Some(&false));
+            // Some of these as well: dates that run backwards may keep a walk from the others for long.
+            tips.extend(below.iter().take(ALL_THE_SAME));
             let asked: Vec<Oid> = tips.iter().filter(|tip| !known.contains_key(tip)).copied().collect();
             let here = self.repository.contains(&asked)?;
             let is_new_absent = here.contains(&false);
             known.extend(asked.into_iter().zip(here));
             if !is_new_absent {
-                return Ok(tips.into_iter().filter(|tip| known.get(tip) == Some(&true)).collect());
+                tips.retain(|tip| known.get(tip) == Some(&true));
+                return Ok((tips, below.into_iter().collect()));
             }
         }
-        self.room_tips()
+        Ok((self.room_tips()?, HashSet::new()))
     }
 
-    /// The room's tips, without those that a newer bundle is built on all of whose tips may be here.
-    fn tips_but(&self, may_be_here: impl Fn(&Oid) -> bool) -> Vec<Oid> {
+    /// The room's tips, and those that a newer bundle is built on all of whose tips may be here. Refs first, then the newest.
+    fn tips_but(&self, may_be_here: impl Fn(&Oid) -> bool) -> (Vec<Oid>, Vec<Oid>) {
         let format = self.repository.object_format();
         let mut seen = HashSet::new();
         let mut tips: Vec<Oid> = self
@@ -239,22 +247,29 @@ impl Planner<'_> {
             .map(|found| found.peeled.unwrap_or(found.oid))
             .collect();
         tips.retain(|oid| oid.format() == format && seen.insert(*oid));
+        let (mut below, mut built_on) = (Vec::new(), HashSet::<&Oid>::new());
         for bundle in self.state.bundles().iter().rev().take(MAX_BUNDLE_TIPS) {
             let of_bundle: Vec<Oid> = bundle.tips().collect();
-            tips.extend(
-                of_bundle
-                    .iter()
-                    .filter(|oid| oid.format() == format && seen.insert(**oid)),
-            );
+            for tip in &of_bundle {
+                if tip.format() == format && seen.insert(*tip) {
+                    let list = if built_on.contains(tip) { &mut below } else { &mut tips };
+                    list.push(*tip);
+                }
+            }
             if !of_bundle.is_empty() && of_bundle.iter().all(&may_be_here) {
-                seen.extend(&bundle.part.prerequisites);
+                built_on.extend(&bundle.part.prerequisites);
             }
         }
-        tips
+        (tips, below)
     }
 
     /// The tracking refs that do not contain what is pushed.
-    fn tracking_refs_below(&self, commits: &[Oid], room: &[Oid]) -> Result<Vec<BaseTip>, RepositoryError> {
+    fn tracking_refs_below(
+        &self,
+        commits: &[Oid],
+        room: &[Oid],
+        below: &HashSet<Oid>,
+    ) -> Result<Vec<BaseTip>, RepositoryError> {
         let mut others: Vec<BaseTip> = self
             .bases
             .unless_pushed
@@ -275,11 +290,11 @@ impl Planner<'_> {
             .copied()
             .chain(others.iter().map(|base| base.oid))
             .collect();
-        let new_to_all = self.repository.boundary(commits, &all)?.is_new;
+        let new_to_all = self.repository.boundary_above(commits, &all, below)?.is_new;
         if new_to_all.iter().all(|is_new| *is_new) {
             return Ok(others);
         }
-        let new_to_certain = self.repository.boundary(commits, &certain)?.is_new;
+        let new_to_certain = self.repository.boundary_above(commits, &certain, below)?.is_new;
         let held: Vec<Oid> = commits
             .iter()
             .zip(new_to_all.iter().zip(new_to_certain))

@@ -210,7 +210,8 @@ impl Repository {
     }
 }
 
-fn parse_bytes(text: &str) -> Option<u64> {
+/// Git's numbers without a sign: `k`, `m` and `g` stand for binary thousands.
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" => 1,

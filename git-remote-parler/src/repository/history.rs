@@ -26,10 +26,21 @@ impl Repository {
     /// What `tips` have that `haves` do not reach. Tags stand for their commits. Haves that are not here, or not
     /// commits, are left out; a tip that leads to no commit is an error.
     pub fn boundary(&self, tips: &[Oid], haves: &[Oid]) -> Result<Boundary, RepositoryError> {
+        self.boundary_above(tips, haves, &HashSet::new())
+    }
+
+    /// The same, where a walk that comes to a commit of `had` takes it for one of the haves. It does not begin there, so
+    /// that these cost nothing; git is not told of them where git is asked.
+    pub(crate) fn boundary_above(
+        &self,
+        tips: &[Oid],
+        haves: &[Oid],
+        had: &HashSet<Oid>,
+    ) -> Result<Boundary, RepositoryError> {
         if self.asks_git {
             self.boundary_by_git(tips, haves)
         } else {
-            self.boundary_by_gix(tips, haves)
+            self.boundary_by_gix(tips, haves, had)
         }
     }
 
@@ -48,7 +59,7 @@ impl Repository {
         commits.iter().any(|commit| cut.contains(commit))
     }
 
-    fn boundary_by_gix(&self, tips: &[Oid], haves: &[Oid]) -> Result<Boundary, RepositoryError> {
+    fn boundary_by_gix(&self, tips: &[Oid], haves: &[Oid], had: &HashSet<Oid>) -> Result<Boundary, RepositoryError> {
         let local = self.local();
         let tips = tips
             .iter()
@@ -61,7 +72,8 @@ impl Repository {
             &self.read_commits,
             cut_commits(&local)?,
         );
-        let new = walk_new(&mut walk, &tips, &haves)?;
+        let had: HashSet<ObjectId> = had.iter().map(to_gix).collect();
+        let new = walk_new(&mut walk, &tips, &haves, &had)?;
         let included: HashSet<_> = new.iter().copied().collect();
         let mut prerequisites: Vec<_> = new.iter().flat_map(|id| walk.parents(id)).collect();
         prerequisites.retain(|id| !included.contains(id));
@@ -209,7 +221,12 @@ const SLOP: u32 = 5;
 /// that the haves reach may be among them, which makes a bundle larger and never wrong.
 ///
 /// Ends when nothing new is left to look at, not when the two sides have met: thousands of old haves cost nothing.
-fn walk_new(walk: &mut Walk<'_>, tips: &[ObjectId], haves: &[ObjectId]) -> Result<Vec<ObjectId>, RepositoryError> {
+fn walk_new(
+    walk: &mut Walk<'_>,
+    tips: &[ObjectId],
+    haves: &[ObjectId],
+    had: &HashSet<ObjectId>,
+) -> Result<Vec<ObjectId>, RepositoryError> {
     const HAVE: Marks = 1;
     const TAKEN: Marks = 2;
     // Commits in the queue that are new as far as is known.
@@ -220,9 +237,10 @@ fn walk_new(walk: &mut Walk<'_>, tips: &[ObjectId], haves: &[ObjectId]) -> Resul
         }
     }
     for id in tips {
-        if walk.mark(*id, 0)?.is_none() {
+        let have = if had.contains(id) { HAVE } else { 0 };
+        if walk.mark(*id, have)?.is_none() {
             walk.push(*id);
-            pending += 1;
+            pending += usize::from(have == 0);
         }
     }
     let mut taken = Vec::new();
@@ -251,8 +269,9 @@ fn walk_new(walk: &mut Walk<'_>, tips: &[ObjectId], haves: &[ObjectId]) -> Resul
             taken.push(id);
         }
         // A commit that turns out to be had takes with it what was reached before through others.
-        let mut stack: Vec<_> = walk.parents(&id);
-        while let Some(parent) = stack.pop() {
+        let mut stack: Vec<_> = walk.parents(&id).into_iter().map(|parent| (parent, have)).collect();
+        while let Some((parent, have)) = stack.pop() {
+            let have = if had.contains(&parent) { HAVE } else { have };
             let before = match walk.mark(parent, have) {
                 // Beyond a have, history may be missing (a partial repository); nothing new is behind it.
                 Err(RepositoryError::MissingObject { .. }) if have != 0 => continue,
@@ -265,11 +284,8 @@ fn walk_new(walk: &mut Walk<'_>, tips: &[ObjectId], haves: &[ObjectId]) -> Resul
                 }
                 Some(before) if have != 0 && before & HAVE == 0 => {
                     pending -= usize::from(before & TAKEN == 0);
-                    stack.extend(
-                        walk.parents(&parent)
-                            .into_iter()
-                            .filter(|id| walk.marks(id) & HAVE == 0),
-                    );
+                    let parents = walk.parents(&parent).into_iter();
+                    stack.extend(parents.filter(|id| walk.marks(id) & HAVE == 0).map(|id| (id, HAVE)));
                 }
                 Some(_) => {}
             }

@@ -484,12 +484,14 @@ fn where_git_may_see_something_else_git_is_asked() {
     // A link into git's own directory, and one whose target came before as a file.
     let receiver = sandbox.clone(&sender, "linked", &["--branch", "main"]);
     receiver.git(&["reset", "-q", "--hard", &base.to_string()]);
+    receiver.git(&["tag", "base"]);
     let target = write_object(&sender, "blob", b".git/hooks");
     let linked = tree(&sender, &[("120000", "link", &target)]);
     let commit = commit_object(&sender, &linked, Some(&base.to_string()));
     let link = bundle(&sender, &[base], &commit, &[&commit, &linked, &target]);
     let into_git = sandbox.clone(&sender, "into-git", &["--branch", "main"]);
     into_git.git(&["reset", "-q", "--hard", &base.to_string()]);
+    into_git.git(&["tag", "base"]);
     assert_eq!(children(&into_git, &link, "log-into-git"), JUDGED_BY_GIT);
     receiver.feed_bytes(&["unpack-objects", "-q"], &pack(&sender, &[&target]));
     let link = bundle(&sender, &[base], &commit, &[&commit, &linked]);
@@ -502,7 +504,7 @@ fn where_git_may_see_something_else_git_is_asked() {
         fs::write(alternates, format!("{}/objects\n", to.git_dir().display())).unwrap();
     }
     let url = sender.directory.to_str().unwrap();
-    receiver.git(&["fetch", "-q", url, &format!("{base}:refs/heads/base")]);
+    receiver.git(&["fetch", "-q", url, &format!("{base}:refs/tags/base")]);
     assert_eq!(children(&receiver, &bytes, "log-alternates"), JUDGED_BY_GIT);
 }
 
@@ -541,7 +543,7 @@ fn what_we_write_is_what_git_writes() {
         let from = sender.directory.to_str().unwrap();
         let received = |name: &str, settings: &[[&str; 2]]| {
             let receiver = sandbox.init(name, &["--object-format", format]);
-            receiver.git(&["fetch", "-q", from, &format!("{base}:refs/heads/base")]);
+            receiver.git(&["fetch", "-q", from, &format!("{base}:refs/tags/base")]);
             receiver.git(&["repack", "-a", "-d", "-q"]);
             assert!(loose(&receiver).is_empty());
             for [key, value] in settings {
