@@ -175,7 +175,7 @@ fn open(packed: &Path) -> Result<Option<File>, Obstacle> {
 }
 
 /// The names of refs below [`PIN_ROOT`] that are files of their own, which count more than what is packed. Those that are
-/// to be written must have their value.
+/// to be written must have their value, and nobody may be about to write them.
 fn loose_refs(common_dir: &Path, refs: &[NewRef<'_>]) -> Result<HashSet<String>, Obstacle> {
     let mut names = HashSet::new();
     let mut open = vec![PIN_ROOT.trim_end_matches('/').to_owned()];
@@ -196,7 +196,12 @@ fn loose_refs(common_dir: &Path, refs: &[NewRef<'_>]) -> Result<HashSet<String>,
             let name = format!("{directory}/{name}");
             if entry.file_type()?.is_dir() {
                 open.push(name);
-            } else if !name.ends_with(".lock") {
+            } else if let Some(locked) = name.strip_suffix(".lock") {
+                if refs.binary_search_by(|new| new.name.cmp(locked)).is_ok() {
+                    let lock = entry.path();
+                    return Err(Obstacle::Busy { lock });
+                }
+            } else {
                 if let Ok(found) = refs.binary_search_by(|new| new.name.cmp(&name)) {
                     let value = fs::read(entry.path())?;
                     if value.trim_ascii_end() != refs[found].oid.to_string().as_bytes() {
