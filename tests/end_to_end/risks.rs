@@ -116,7 +116,13 @@ fn what_is_dangerous_at_checkout_is_told_and_does_not_happen() {
     assert_eq!(claude["files"], 2);
     Snapshot::of(&bobs).assert_same_as(
         &before,
-        &["ref refs/parler/", ".git/refs/parler", ".git/objects", ".git/parler"],
+        &[
+            "ref refs/parler/",
+            ".git/refs/parler",
+            ".git/packed-refs",
+            ".git/objects",
+            ".git/parler",
+        ],
     );
     assert!(!bobs.path().join("tools").exists());
 

@@ -172,6 +172,7 @@ fn a_push_changes_nothing_of_its_own_repository_but_pins() {
         &[
             "ref refs/parler/",
             ".git/refs/parler",
+            ".git/packed-refs",
             ".git/logs/refs/parler",
             ".git/parler",
         ],
