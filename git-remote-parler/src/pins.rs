@@ -20,9 +20,9 @@ mod peeled;
 
 use peeled::Peeler;
 
-/// `packed-refs` is written anew for a few pins where it has at most so many bytes. A larger one takes longer than git takes
-/// to make a file of each.
-const SMALL_PACKED_REFS: u64 = 256 << 10; // 256 KiB
+/// `packed-refs` is written anew for a few pins where it has at most so many bytes. A larger one the disk takes longer for
+/// than git takes to make a file of each.
+const SMALL_PACKED_REFS: u64 = 64 << 10; // 64 KiB
 
 /// Where pins live.
 pub const PIN_ROOT: &str = "refs/parler/";
