@@ -448,9 +448,8 @@ impl<'r> Import<'r> {
 
     /// Whether we write the objects of a group ourselves: few, and of so many bytes as a pack.
     fn writes(&self, vouched: &Vouched, pack_bytes: u64) -> Result<bool, ImportError> {
-        let is_small =
-            vouched.objects.len() as u64 <= self.limits.small_objects.into() && pack_bytes <= self.limits.small_bytes;
-        Ok(is_small && loose::are_usual(self.repository)?)
+        let are_small = self.limits.are_small(vouched.objects.len() as u64, pack_bytes);
+        Ok(are_small && loose::are_usual(self.repository)?)
     }
 
     /// Whether what we see of the repository is what git would judge by. Nobody may have judged a prerequisite that no

@@ -235,9 +235,11 @@ fn has_known_format(config: &gix::config::Snapshot<'_>) -> bool {
                 .all(|name| known.contains(&name.to_ascii_lowercase().as_str()))
         })
     };
-    match config.integer("core.repositoryFormatVersion") {
-        None | Some(0) => is_known(&ANYWHERE),
-        Some(1) => is_known(&[ANYWHERE.as_slice(), &SINCE_1].concat()),
+    const VERSION: &str = "core.repositoryFormatVersion";
+    let version = config.string(VERSION).map(|_| config.integer(VERSION));
+    match version {
+        None | Some(Some(0)) => is_known(&ANYWHERE),
+        Some(Some(1)) => is_known(&[ANYWHERE.as_slice(), &SINCE_1].concat()),
         Some(_) => false,
     }
 }

@@ -272,9 +272,7 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     fn list_for_push(&mut self) -> Result<String, SessionError> {
         self.look(true)?;
-        let repository = self.repository()?;
-        lock_claim::sweep(repository.common_dir());
-        let own = repository.object_format();
+        let own = self.repository()?.object_format();
         let told = |format| self.options.wants_object_format.then_some(format);
         Ok(match &self.room {
             Some(Looked::There(room)) => {

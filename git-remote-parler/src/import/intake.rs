@@ -76,7 +76,7 @@ impl<'a> Intake<'a> {
         is_partial: bool,
     ) -> Result<Self, ImportError> {
         // Where objects may be missing on purpose, the links of unpacked ones could not be checked.
-        let small = pack.objects <= limits.small_objects && pack.bytes <= limits.small_bytes;
+        let small = limits.are_small(pack.objects.into(), pack.bytes);
         let way = if small && !is_partial {
             Way::Unpack
         } else if pack.is_whole {

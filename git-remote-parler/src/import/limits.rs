@@ -96,6 +96,11 @@ impl ImportLimits {
         Ok(limits)
     }
 
+    /// Whether these are unpacked into loose objects.
+    pub(super) fn are_small(&self, objects: u64, pack_bytes: u64) -> bool {
+        objects <= self.small_objects.into() && pack_bytes <= self.small_bytes
+    }
+
     pub(super) fn of_scan(&self, pack_bytes: u64) -> ScanLimits {
         let of_pack = |times| pack_bytes.saturating_mul(times);
         ScanLimits {

@@ -138,8 +138,13 @@ mod tests {
         }
         let branches = repository.refs("refs/heads/").unwrap();
         assert!(HeldRefs::take(&repository, &branches).is_none());
-        let many = vec![repository.refs("refs/remotes/").unwrap().remove(0); MOST + 1];
+        for number in 0..=MOST {
+            assert!(git(place, &["update-ref", &format!("refs/tags/{number}"), "HEAD"]));
+        }
+        let mut many = repository.refs("refs/tags/").unwrap();
         assert!(HeldRefs::take(&repository, &many).is_none());
+        many.pop();
+        assert!(HeldRefs::take(&repository, &many).is_some());
         let left = std::fs::read_dir(place.join(".git")).unwrap();
         let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert_eq!(names.filter(|name| name.starts_with("locks.")).count(), 0);

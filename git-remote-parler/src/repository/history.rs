@@ -59,6 +59,19 @@ impl Repository {
         commits.iter().any(|commit| cut.contains(commit))
     }
 
+    /// A walk over the repository as this handle sees it.
+    pub(super) fn walk<'a>(
+        &self,
+        local: &'a gix::Repository,
+        cache: Option<&'a gix::commitgraph::Graph>,
+    ) -> Result<Walk<'a>, RepositoryError> {
+        Ok(Walk::new(
+            local.revision_graph(cache),
+            &self.read_commits,
+            cut_commits(local)?,
+        ))
+    }
+
     fn boundary_by_gix(&self, tips: &[Oid], haves: &[Oid], had: &HashSet<Oid>) -> Result<Boundary, RepositoryError> {
         let local = self.local();
         let tips = tips
@@ -67,11 +80,7 @@ impl Repository {
             .collect::<Result<Vec<_>, _>>()?;
         let haves: Vec<_> = haves.iter().filter_map(|oid| commit_of(&local, oid).ok()).collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(
-            local.revision_graph(cache.as_ref()),
-            &self.read_commits,
-            cut_commits(&local)?,
-        );
+        let mut walk = self.walk(&local, cache.as_ref())?;
         let had: HashSet<ObjectId> = had.iter().map(to_gix).collect();
         let new = walk_new(&mut walk, &tips, &haves, &had)?;
         let included: HashSet<_> = new.iter().copied().collect();
@@ -127,11 +136,7 @@ impl Repository {
         let local = self.local();
         let (ancestor, descendant) = (commit_of(&local, ancestor)?, commit_of(&local, descendant)?);
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(
-            local.revision_graph(cache.as_ref()),
-            &self.read_commits,
-            cut_commits(&local)?,
-        );
+        let mut walk = self.walk(&local, cache.as_ref())?;
         reaches(&mut walk, ancestor, descendant)
     }
 
@@ -204,7 +209,7 @@ pub(super) fn commit_of(local: &gix::Repository, oid: &Oid) -> Result<ObjectId, 
     }
 }
 
-pub(super) fn cut_commits(local: &gix::Repository) -> Result<Vec<ObjectId>, RepositoryError> {
+fn cut_commits(local: &gix::Repository) -> Result<Vec<ObjectId>, RepositoryError> {
     let commits = local
         .shallow_commits()
         .map_err(RepositoryError::reading("the shallow file"))?;

@@ -4,8 +4,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use parler_protocol::Oid;
 
-use super::history::{commit_of, cut_commits};
-use super::walk::Walk;
+use super::history::commit_of;
 use super::{Repository, RepositoryError, from_gix, to_gix};
 use crate::git::{GitError, Side};
 
@@ -47,11 +46,7 @@ impl Repository {
             .map(|party| party.iter().filter_map(peel).collect())
             .collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = Walk::new(
-            local.revision_graph(cache.as_ref()),
-            &self.read_commits,
-            cut_commits(&local)?,
-        );
+        let mut walk = self.walk(&local, cache.as_ref())?;
         let mut read = |oid: &Oid| {
             let id = to_gix(oid);
             match walk.mark(id, 0) {

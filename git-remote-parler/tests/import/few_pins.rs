@@ -4,11 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
+use git_remote_parler::bundle::HeaderRef;
 use git_remote_parler::import::{Import, ImportError, ImportLimits, PinTiming};
 use git_remote_parler::pins;
 use git_remote_parler::repository::Repository;
-use parler_harness::SetOnDrop;
+use parler_harness::{DEADLINE, SetOnDrop};
 use parler_protocol::{BundleId, Oid};
 
 use crate::accepted::{import, incoming};
@@ -232,26 +234,42 @@ fn the_lock_of_a_dead_process_is_in_nobodys_way() {
     .unwrap();
     assert_eq!(sandbox.lines("log"), [""; 0]);
     assert_eq!(pinned(&receiver, &bytes), tip);
+    assert_eq!(left(&receiver), std::slice::from_ref(&others));
+    // A push looks for it as well, although nothing vouches for what it pins.
+    fs::write(&claim, format!("linked {VOUCHING}\n")).unwrap();
+    fs::hard_link(&claim, receiver.git_dir().join(format!("{VOUCHING}.lock"))).unwrap();
+    let refs = [HeaderRef {
+        name: "refs/heads/main".parse().unwrap(),
+        oid: base,
+    }];
+    pins::pin(&sandbox.open(&receiver), &BundleId::of(b"pushed"), &refs, true).unwrap();
     assert_eq!(left(&receiver), [others]);
 }
 
-/// Somebody who packs refs for long keeps nobody waiting who has a few pins to write, and no branch locked.
+/// Somebody who packs refs for long keeps nobody waiting who has a few pins to write: git makes files of them.
 #[test]
 fn who_packs_refs_for_long_is_in_nobodys_way() {
-    let sandbox = Sandbox::new();
-    let (sender, receiver, base) = pair(&sandbox);
-    receiver.git(&["config", "core.packedRefsTimeout", "-1"]);
-    receiver.git(&["remote", "set-head", "origin", "--delete"]);
-    receiver.git(&["update-ref", "-d", VOUCHING]);
-    let packing = receiver.git_dir().join("packed-refs.lock");
-    fs::write(&packing, "").unwrap();
-    let (tip, bytes) = thin(&sender, &base, "2");
-    let repository = open_counting(&receiver, "log");
-    import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap();
-    // By git, which holds the branch for a moment and leaves no lock when we are killed.
-    assert_eq!(sandbox.lines("log").len(), 1);
-    assert_eq!((pinned(&receiver, &bytes), loose_pins(&receiver)), (tip, 2));
-    assert_eq!(left(&receiver), [packing]);
+    for by_branch in [false, true] {
+        let sandbox = Sandbox::new();
+        let (sender, receiver, base) = pair(&sandbox);
+        // For ever, as git does.
+        receiver.git(&["config", "core.packedRefsTimeout", "-1"]);
+        if by_branch {
+            // Which git holds for a moment, and leaves unlocked when we are killed.
+            receiver.git(&["remote", "set-head", "origin", "--delete"]);
+            receiver.git(&["update-ref", "-d", VOUCHING]);
+        }
+        let packing = receiver.git_dir().join("packed-refs.lock");
+        fs::write(&packing, "").unwrap();
+        let (tip, bytes) = thin(&sender, &base, "2");
+        let began = Instant::now();
+        let repository = open_counting(&receiver, "log");
+        import(&repository, ImportLimits::default(), PinTiming::Now, &[&bytes]).unwrap();
+        assert!(began.elapsed() < DEADLINE, "{:?}", began.elapsed());
+        assert_eq!(sandbox.lines("log").len(), 1);
+        assert_eq!((pinned(&receiver, &bytes), loose_pins(&receiver)), (tip, 2));
+        assert_eq!(left(&receiver), [packing]);
+    }
 }
 
 /// What a newer git may keep in a way that we do not know is left alone.
