@@ -171,7 +171,13 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let sleeper = |place: &Path| {
             let mut command = Command::new("sleep");
-            command.arg("600").env("GIT_OBJECT_DIRECTORY", place).spawn().unwrap()
+            let child = command.arg("600").env("GIT_OBJECT_DIRECTORY", place).spawn().unwrap();
+            // The start returns before the kernel shows with which environment.
+            let environment = format!("/proc/{}/environ", child.id());
+            while std::fs::read(&environment).unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            child
         };
         let (mut there, mut elsewhere) = (sleeper(directory.path()), sleeper(other.path()));
         end_writers(directory.path());
