@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use parler_protocol::{AgentId, AgentName, Message, Seq, TOKEN_SENDER_PREFIX};
 use serde::{Deserialize, Serialize};
-use unicode_security::skeleton;
+
+mod skeleton;
+
+use skeleton::skeleton;
 
 /// Most names of one room that are remembered: those that come later are not told apart by their keys.
 const MAX_NAMES: usize = 1000;
