@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::{self, BufRead, Write};
 
 use parler_client::{Client, ClientError};
-use parler_protocol::{DispatchPart, ObjectFormat, RoomName, ServiceName};
+use parler_protocol::{DispatchPart, ObjectFormat, Oid, RoomName, ServiceName};
 
 use crate::address::{Address, Destination, HubChoice};
 use crate::advertisement;
@@ -16,7 +16,7 @@ use crate::lock_claim;
 use crate::packed_refs;
 use crate::push::{PushError, RoomLookup};
 use crate::quarantine;
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::{LocalHead, ReadAhead, Repository, RepositoryError};
 use crate::room::{Room, RoomError};
 use crate::room_cache::RoomCache;
 use crate::terminal::Terminal;
@@ -200,17 +200,21 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
     }
 
     fn serve(&mut self, mut lines: Lines<impl BufRead>) -> Result<(), SessionError> {
+        let mut ahead = None;
         while let Some(line) = lines.next()? {
+            drop(ahead.take());
             match line.as_slice() {
                 b"" => break,
                 b"capabilities" => self.answer(CAPABILITIES)?,
                 b"list" => {
                     let shown = self.list()?;
                     self.answer(&shown)?;
+                    self.sweep();
                 }
                 b"list for-push" => {
                     let shown = self.list_for_push()?;
                     self.answer(&shown)?;
+                    ahead = self.read_ahead();
                 }
                 other => match split_word(other) {
                     (b"option", rest) => self.set_option(rest)?,
@@ -248,12 +252,6 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
 
     fn list(&mut self) -> Result<String, SessionError> {
         self.look(false)?;
-        if let Some(repository) = &self.repository {
-            // What a killed fetch left must not wait until there is something new to fetch.
-            quarantine::sweep(&repository.objects_dir());
-            packed_refs::sweep(repository.common_dir());
-            lock_claim::sweep(repository.common_dir());
-        }
         let Some(Looked::There(room)) = &self.room else {
             return Ok("\n".to_owned());
         };
@@ -267,6 +265,15 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
                 })
             }
             _ => Ok(advertisement::for_fetch(&room.state, told)),
+        }
+    }
+
+    /// Removes what a killed fetch left: it must not wait until there is something new to fetch. git has its answer by now.
+    fn sweep(&self) {
+        if let Some(repository) = &self.repository {
+            quarantine::sweep(&repository.objects_dir());
+            packed_refs::sweep(repository.common_dir());
+            lock_claim::sweep(repository.common_dir());
         }
     }
 
@@ -294,6 +301,23 @@ impl<'a, O: Write, E: Write> Session<'a, O, E> {
             }
             _ => advertisement::nothing(told(own)),
         })
+    }
+
+    /// Reads history while git does: it looks at each ref that is to move, and we do afterwards. What is checked out
+    /// is what is mostly pushed.
+    fn read_ahead(&self) -> Option<ReadAhead> {
+        const MOST_HAVES: usize = 64;
+        let repository = self.repository.as_ref()?;
+        let Some(Looked::There(room)) = &self.room else {
+            return None;
+        };
+        let (LocalHead::Branch { oid, .. } | LocalHead::Detached { oid }) = repository.head().ok()? else {
+            return None;
+        };
+        let haves: Vec<Oid> = room.state.refs().values().map(|found| found.oid).collect();
+        // What the room has is not pushed, and where it has nothing all of history is.
+        let is_worth_it = !haves.is_empty() && haves.len() <= MOST_HAVES && !haves.contains(&oid);
+        is_worth_it.then(|| ReadAhead::begin(repository, vec![oid], haves))?
     }
 
     /// What an empty room is said to hold: the same as the repository, unless that is being made.

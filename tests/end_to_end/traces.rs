@@ -2,10 +2,12 @@
 //! results and errors stay what they were, and no secret is in any of it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
-use parler_harness::{Answer, Repository, World};
+use parler_harness::{Answer, Repository, World, look_for};
 
 use super::{hub_server, world};
 
@@ -112,6 +114,40 @@ fn parler_trace_tells_requests_children_and_decisions() {
     bobs.user().with("PARLER_TRACE", &file).parler("rooms").success();
     let longer = fs::read_to_string(&file).unwrap();
     holds(longer.strip_prefix(&trace).unwrap(), &["GET /v1/rooms "]);
+}
+
+#[test]
+fn history_is_read_while_git_decides_what_to_push() {
+    let world = world();
+    let (work, _) = two_clones(&world);
+    let trace = world.path().join("trace");
+    let traced = || fs::read_to_string(&trace).unwrap_or_default();
+    let helper = work.user().with("GIT_DIR", work.git_dir()).with("PARLER_TRACE", &trace);
+    for content in ["two\n", "three\n"] {
+        work.commit("b.txt", content);
+    }
+    // A git that takes its time.
+    let mut started = helper
+        .command("git-remote-parler", "team parler::room/try")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut git = started.stdin.take().unwrap();
+    git.write_all(b"list for-push\n").unwrap();
+    let is_read = || traced().contains("push: read ahead commits=Ok(2)").then_some(());
+    look_for(is_read, || format!("nothing was read ahead: {}", traced()));
+    git.write_all(b"push HEAD:refs/heads/x\n\n\n").unwrap();
+    drop(git);
+    assert!(started.wait().unwrap().success(), "{}", traced());
+    holds(&traced(), &["push: a bundle is made tips=2 commits=2"]);
+
+    // What the room has is not looked at.
+    fs::remove_file(&trace).unwrap();
+    helper
+        .feed("git-remote-parler", "team parler::room/try", b"list for-push\n\n")
+        .success();
+    assert!(!traced().contains("read ahead"), "{}", traced());
 }
 
 #[test]

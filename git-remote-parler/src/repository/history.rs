@@ -1,6 +1,7 @@
 //! How commits hang together: what is new beyond what somebody has, and who is whose ancestor.
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
 
 use gix::ObjectId;
 use parler_protocol::Oid;
@@ -40,8 +41,18 @@ impl Repository {
         if self.asks_git {
             self.boundary_by_git(tips, haves)
         } else {
-            self.boundary_by_gix(tips, haves, had)
+            self.boundary_by_gix(None, tips, haves, had)
         }
+    }
+
+    /// [`Repository::boundary`] in-process, for what it reads: it ends early, with a part, once it is not wanted any more.
+    pub(super) fn boundary_while(
+        &self,
+        is_wanted: &AtomicBool,
+        tips: &[Oid],
+        haves: &[Oid],
+    ) -> Result<Boundary, RepositoryError> {
+        self.boundary_by_gix(Some(is_wanted), tips, haves, &HashSet::new())
     }
 
     /// Whether `ancestor` is `descendant` or is reached from it. Tags stand for their commits.
@@ -72,7 +83,13 @@ impl Repository {
         ))
     }
 
-    fn boundary_by_gix(&self, tips: &[Oid], haves: &[Oid], had: &HashSet<Oid>) -> Result<Boundary, RepositoryError> {
+    fn boundary_by_gix(
+        &self,
+        is_wanted: Option<&AtomicBool>,
+        tips: &[Oid],
+        haves: &[Oid],
+        had: &HashSet<Oid>,
+    ) -> Result<Boundary, RepositoryError> {
         let local = self.local();
         let tips = tips
             .iter()
@@ -80,7 +97,7 @@ impl Repository {
             .collect::<Result<Vec<_>, _>>()?;
         let haves: Vec<_> = haves.iter().filter_map(|oid| commit_of(&local, oid).ok()).collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
-        let mut walk = self.walk(&local, cache.as_ref())?;
+        let mut walk = self.walk(&local, cache.as_ref())?.for_as_long_as(is_wanted);
         let had: HashSet<ObjectId> = had.iter().map(to_gix).collect();
         let new = walk_new(&mut walk, &tips, &haves, &had)?;
         let included: HashSet<_> = new.iter().copied().collect();

@@ -2,6 +2,7 @@
 //! observed.
 
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::ObjectId;
@@ -32,6 +33,11 @@ impl ReadCommits {
         // The map is whole between any two of its calls.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
 }
 
 /// A commit that a walk has met.
@@ -48,6 +54,8 @@ pub(super) struct Walk<'a> {
     /// Commits whose parents are not here on purpose.
     cut: HashSet<ObjectId>,
     queue: BinaryHeap<(i64, ObjectId)>,
+    /// Once this is false the queue counts as empty.
+    is_wanted: Option<&'a AtomicBool>,
 }
 
 impl<'a> Walk<'a> {
@@ -58,7 +66,14 @@ impl<'a> Walk<'a> {
             met: HashMap::new(),
             cut: cut.into_iter().collect(),
             queue: BinaryHeap::new(),
+            is_wanted: None,
         }
+    }
+
+    /// The same, over when this becomes false.
+    pub(super) fn for_as_long_as(mut self, is_wanted: Option<&'a AtomicBool>) -> Self {
+        self.is_wanted = is_wanted;
+        self
     }
 
     /// Adds marks to a commit. Gives those it had, or none if it was not met before.
@@ -124,7 +139,8 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn pop(&mut self) -> Option<ObjectId> {
-        self.queue.pop().map(|(_, id)| id)
+        let is_over = self.is_wanted.is_some_and(|wanted| !wanted.load(Ordering::Relaxed));
+        self.queue.pop().filter(|_| !is_over).map(|(_, id)| id)
     }
 
     /// The date of the newest commit in the queue.
