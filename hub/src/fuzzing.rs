@@ -19,14 +19,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
-use tower::ServiceExt;
 
 use crate::auth::Peer;
 use crate::clock::Clock;
 use crate::hub::Hub;
 use crate::options::HubOptions;
-use crate::router::router;
-use crate::server::{Door, serve_http};
+use crate::router::Calls;
+use crate::server::{Answers, Door, serve_http};
 use crate::state::SharedState;
 
 /// What the hub is called in `Host`.
@@ -345,8 +344,7 @@ impl TriedHub {
         let patience = if may_wait { self.poll } else { PATIENCE };
         let answered = self.runtime.block_on(async {
             tokio::time::timeout(patience, async {
-                let answer = router(SharedState::clone(&self.state)).oneshot(request).await;
-                let answer = answer.expect("a router never fails");
+                let answer = Calls::new(SharedState::clone(&self.state)).answer(request).await;
                 let is_stream = answer
                     .headers()
                     .get(header::CONTENT_TYPE)
@@ -383,7 +381,7 @@ impl TriedHub {
 
     fn connection(&self, bytes: &[u8]) {
         let door = Door {
-            router: router(SharedState::clone(&self.state)),
+            answers: Box::new(Calls::new(SharedState::clone(&self.state))),
             tls: None,
             proxies: self.state.options.proxies.clone(),
             connections: self.state.metrics.connections.clone(),

@@ -1,11 +1,9 @@
 //! What is checked of every request before anything else: that it was meant for this hub, that no browser page sent
 //! it, and that its body is not compressed.
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use parler_protocol::ErrorCode;
 
 use crate::problem::Refusal;
@@ -30,14 +28,10 @@ impl FromRequestParts<SharedState> for Authority {
 }
 
 /// Lets a request through, or refuses it.
-pub(crate) async fn guard(State(state): State<SharedState>, mut request: Request, next: Next) -> Response {
-    match check(&state, request.uri(), request.headers()) {
-        Ok(authority) => {
-            request.extensions_mut().insert(authority);
-            next.run(request).await
-        }
-        Err(refusal) => refusal.into_response(),
-    }
+pub(crate) fn guard(state: &HubState, request: &mut Request) -> Result<(), Refusal> {
+    let authority = check(state, request.uri(), request.headers())?;
+    request.extensions_mut().insert(authority);
+    Ok(())
 }
 
 fn check(state: &HubState, uri: &Uri, headers: &HeaderMap) -> Result<Authority, Refusal> {

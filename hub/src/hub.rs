@@ -24,7 +24,7 @@ use crate::orphans;
 use crate::presence::Presence;
 use crate::rate::RateLimit;
 use crate::retention;
-use crate::router::router;
+use crate::router::Calls;
 use crate::server::{self, Door};
 use crate::sessions::Sessions;
 use crate::shared_pages::SharedPages;
@@ -134,7 +134,7 @@ impl Hub {
         let state = self.into_state(bound).await?;
         tracing::info!(%hub, address = %bound, version = state.options.version, "serving");
         let door = Door {
-            router: router(Arc::clone(&state)),
+            answers: Box::new(Calls::new(Arc::clone(&state))),
             tls: state.options.tls.clone(),
             proxies: state.options.proxies.clone(),
             connections: state.metrics.connections.clone(),
@@ -215,7 +215,7 @@ fn admin_socket(state: &HubState) -> Option<AdminSocket> {
 fn measure(state: SharedState, listener: TcpListener) -> JoinHandle<Option<String>> {
     let bound = listener.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
     let door = Door {
-        router: metrics_page::router(Arc::clone(&state), bound),
+        answers: Box::new(metrics_page::router(Arc::clone(&state), bound)),
         tls: None,
         proxies: TrustedProxies::default(),
         connections: Gauge::default(),

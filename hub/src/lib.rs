@@ -58,6 +58,7 @@ mod shared_pages;
 mod state;
 mod streams;
 mod tls;
+mod to_its_end;
 mod token_access;
 mod uploads;
 

@@ -1,6 +1,7 @@
 //! What the hub counts of itself, in OpenMetrics text. Labels are routes, methods and classes of status: never a name,
 //! path or number that came from outside, so there are no more series than the hub has calls.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -49,14 +50,14 @@ pub(crate) struct Metrics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: &'static str,
-    route: String,
+    route: Cow<'static, str>,
     status: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     method: &'static str,
-    route: String,
+    route: Cow<'static, str>,
 }
 
 impl Metrics {
@@ -143,10 +144,10 @@ impl Metrics {
     }
 
     /// One more request was answered. `route` is a template.
-    pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
+    pub(crate) fn answered(&self, method: &Method, route: Cow<'static, str>, status: StatusCode, took: Duration) {
         let call = CallLabels {
             method: method_label(method),
-            route: route.to_owned(),
+            route,
         };
         self.answer_seconds.get_or_create(&call).observe(took.as_secs_f64());
         let request = RequestLabels {

@@ -3,6 +3,7 @@
 
 mod call;
 mod document;
+mod handled;
 
 use std::sync::LazyLock;
 

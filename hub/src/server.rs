@@ -1,6 +1,7 @@
 //! Accepts connections, serves HTTP/1.1 on each, inside TLS where there is a certificate, and stops in order: no new
 //! connections, then the requests in flight, then the store.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,6 +9,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -35,10 +39,29 @@ const MAX_BUFFER_BYTES: usize = 256 << 10; // 256 KiB
 /// Rest after the kernel refused a connection, for instance because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What answers requests.
+pub(crate) trait Answers: Send + Sync {
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'static, Response>;
+}
+
+impl Answers for Router {
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'static, Response> {
+        Box::pin(routed(self.clone(), request))
+    }
+}
+
+/// What a router answers.
+pub(crate) async fn routed(router: Router, request: Request<Body>) -> Response {
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
 /// A way into the hub.
 pub(crate) struct Door {
     /// What is behind it.
-    pub(crate) router: Router,
+    pub(crate) answers: Box<dyn Answers>,
     /// The certificate it shows.
     pub(crate) tls: Option<TlsIdentity>,
     /// Who of those that come through it are proxies.
@@ -147,7 +170,7 @@ where
         let client = door.proxies.client(peer, request.headers());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(client));
-        door.router.clone().oneshot(request)
+        door.answers.answer(request).map(Ok::<_, Infallible>)
     });
     let connection = http1::Builder::new()
         // Without a timer hyper's header timeout is silently off.
@@ -184,7 +207,7 @@ mod tests {
         let hub = Hub::open(HubOptions::new(directory.path())).unwrap();
         let state = hub.into_state(address).await.unwrap();
         let door = Door {
-            router: Router::new(),
+            answers: Box::new(Router::new()),
             tls: None,
             proxies: TrustedProxies::default(),
             connections: Gauge::default(),

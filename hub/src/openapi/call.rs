@@ -1,18 +1,14 @@
 //! One call of the hub: where it is, who answers it, and all that a client may know of it beforehand.
 
 use std::collections::BTreeSet;
-use std::panic::resume_unwind;
 
-use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use parler_protocol::ErrorCode;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::problem::Refusal;
+use super::handled::{Handled, Manner};
 use crate::state::SharedState;
 
 /// Makes the schema of a value, and of all that it consists of.
@@ -27,7 +23,7 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     /// As in `parler_protocol::paths`.
     pub(crate) path: &'static str,
-    handler: MethodRouter<SharedState>,
+    handler: Box<dyn FnOnce(Manner) -> MethodRouter<SharedState>>,
     /// Whether it may wait for something, and is over when nobody waits for its answer.
     waits: bool,
     /// What programs made from the document call it.
@@ -160,7 +156,7 @@ impl Call {
         Self {
             method,
             path,
-            handler: on(filter, handler),
+            handler: Box::new(move |manner| on(filter, Handled::new(handler, manner))),
             waits: false,
             name: "",
             summary: "",
@@ -273,33 +269,11 @@ impl Call {
 
     /// The part of the router that answers it.
     pub(crate) fn into_route(self) -> (&'static str, MethodRouter<SharedState>) {
-        let mut handler = self.handler;
-        if self.method != Method::GET && !self.waits {
-            handler = handler.layer(from_fn(to_its_end));
-        }
-        if !self.parameters.iter().any(|parameter| parameter.is_query) {
-            handler = handler.layer(from_fn(without_query));
-        }
-        (self.path, handler)
-    }
-}
-
-/// Goes on when the caller hangs up: what is stored by then has to be told to those who wait for it, and to be tidied up
-/// after. A body that ends early ends it all the same.
-async fn to_its_end(request: Request, next: Next) -> Response {
-    match tokio::spawn(next.run(request)).await {
-        Ok(response) => response,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(error) => Refusal::internal(error).into_response(),
-        },
-    }
-}
-
-/// Refuses every parameter, for calls that take none: a misspelled one should be noticed there, too.
-async fn without_query(request: Request, next: Next) -> Response {
-    match request.uri().query() {
-        None | Some("") => next.run(request).await,
-        Some(_) => Refusal::bad_request("this call takes no query parameters").into_response(),
+        let manner = Manner {
+            path: self.path,
+            takes_query: self.parameters.iter().any(|parameter| parameter.is_query),
+            goes_on: self.method != Method::GET && !self.waits,
+        };
+        (self.path, (self.handler)(manner))
     }
 }
