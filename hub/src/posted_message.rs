@@ -37,7 +37,7 @@ pub(crate) struct PostHeaders {
 pub(crate) struct PostedMessage {
     id: MessageId,
     /// One JSON array of the parts as they came.
-    raw_parts: Box<RawValue>,
+    raw_parts: String,
     parts: Vec<Part>,
     digest: [u8; 32],
     mentions: Vec<String>,
@@ -50,9 +50,9 @@ impl PostedMessage {
         let bad = |error: serde_json::Error| Refusal::bad_request(error.to_string());
         // Read whole first: a borrowed part is not looked into, and must not hide a key that comes twice.
         let whole = parse_json(body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        if !whole.is_object() {
+        let Value::Object(mut whole) = whole else {
             return Err(Refusal::bad_request("a message is a JSON object"));
-        }
+        };
         let posted: PostMessage<'_> = serde_json::from_slice(body).map_err(bad)?;
         if posted.parts.is_empty() {
             return Err(Refusal::bad_request("a message has at least one part"));
@@ -62,9 +62,11 @@ impl PostedMessage {
         }
         check_mentions(&posted.mentions)?;
 
-        let raw: Vec<&str> = posted.parts.iter().map(|part| part.get()).collect();
-        let raw_parts = RawValue::from_string(format!("[{}]", raw.join(","))).map_err(bad)?;
-        let values: Vec<Value> = serde_json::from_str(raw_parts.get()).map_err(bad)?;
+        // The same parts, read above.
+        let Some(Value::Array(values)) = whole.remove("parts") else {
+            return Err(Refusal::bad_request("a message has at least one part"));
+        };
+        let raw_parts = joined(&posted.parts);
         let digest = retry_digest(&values, &posted.mentions, posted.reply_to);
         let parts: Vec<Part> = values.iter().map(Part::from_value).collect();
         for (part, value) in parts.iter().zip(&values) {
@@ -149,7 +151,7 @@ impl PostedMessage {
                 name: by.name.as_str(),
                 role: by.role.as_ref().map(|role| role.as_str()),
             },
-            parts: &self.raw_parts,
+            parts: serde_json::from_str(&self.raw_parts).map_err(Refusal::internal)?,
             mentions: &self.mentions,
             reply_to: self.reply_to,
             ts: now,
@@ -257,7 +259,7 @@ impl PostedMessage {
             id: self.id,
             key: headers.key.unwrap_or_else(|| self.id.to_string()),
             digest: self.digest,
-            parts: Bytes::from(String::from(Box::<str>::from(self.raw_parts))),
+            parts: Bytes::from(self.raw_parts),
             mentions: self.mentions,
             reply_to: self.reply_to,
             refs,
@@ -291,6 +293,18 @@ struct From<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'a str>,
+}
+
+/// One JSON array of these.
+fn joined(parts: &[&RawValue]) -> String {
+    let length: usize = parts.iter().map(|part| part.get().len() + 1).sum();
+    let mut array = String::with_capacity(1 + length);
+    for part in parts {
+        array.push(if array.is_empty() { '[' } else { ',' });
+        array.push_str(part.get());
+    }
+    array.push(']');
+    array
 }
 
 fn check_mentions(mentions: &[String]) -> Result<(), Refusal> {

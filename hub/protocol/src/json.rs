@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -29,7 +30,8 @@ pub fn canonical_json(value: &Value) -> Vec<u8> {
     out
 }
 
-fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+/// Adds the same to what was written before.
+pub(crate) fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(map) => {
             // Sorted here whatever order serde_json's map has: a dependency can switch it to insertion order.
@@ -40,27 +42,31 @@ fn write_canonical(value: &Value, out: &mut Vec<u8>) {
                 if index > 0 {
                     out.push(b',');
                 }
-                write_scalar(&Value::String(key.clone()), out);
+                write_scalar(key, out);
                 out.push(b':');
                 write_canonical(value, out);
             }
             out.push(b'}');
         }
-        Value::Array(items) => {
-            out.push(b'[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
-                }
-                write_canonical(item, out);
-            }
-            out.push(b']');
-        }
+        Value::Array(items) => write_canonical_array(items, out),
         scalar => write_scalar(scalar, out),
     }
 }
 
-fn write_scalar(value: &Value, out: &mut Vec<u8>) {
+/// Adds an array of these.
+pub(crate) fn write_canonical_array<'a>(items: impl IntoIterator<Item = &'a Value>, out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_canonical(item, out);
+    }
+    out.push(b']');
+}
+
+/// Adds what has nothing inside.
+pub(crate) fn write_scalar(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("a JSON scalar always fits a byte vector");
 }
 

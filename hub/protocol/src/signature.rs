@@ -3,12 +3,15 @@
 //! A signature shows who wrote a message, for which hub, room and moment. It is a mark for the reader, never a
 //! permission to act.
 
+use std::borrow::Cow;
+
 use data_encoding::BASE64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::json::{write_canonical_array, write_scalar};
 use crate::{
     AgentId, AgentKey, AgentName, Head, HubId, Message, MessageId, Part, RoomName, SeenPart, SigPart, canonical_json,
     part_kind,
@@ -255,37 +258,50 @@ pub fn retry_digest(parts: &[Value], mentions: &[String], reply_to: Option<Messa
         .filter(|part| part["kind"] == part_kind::BUNDLE)
         .map(|part| &part["blob"])
         .collect();
-    let reduced: Vec<Value> = parts
+    let compared = parts
         .iter()
-        .filter(|part| part["kind"] != part_kind::SIG && part["kind"] != part_kind::SEEN)
-        .map(|part| match part["kind"].as_str() {
-            // A bundle of another client names no refs: there its id is all there is to compare.
-            Some(part_kind::BUNDLE) if !part["refs"].is_null() => json!({
-                "kind": part_kind::BUNDLE,
-                "refs": part["refs"],
-                "prerequisites": part["prerequisites"],
-                "objectFormat": part["objectFormat"],
-            }),
-            Some(part_kind::HANDOFF) => {
-                let mut part = part.clone();
-                if own_bundles.contains(&&part["bundle"]) {
-                    part["bundle"] = json!("own");
-                }
-                if let Some(part) = part.as_object_mut() {
-                    part.remove("work");
-                }
-                part
+        .filter(|part| part["kind"] != part_kind::SIG && part["kind"] != part_kind::SEEN);
+    let reduced: Vec<Cow<'_, Value>> = compared.map(|part| reduced(part, &own_bundles)).collect();
+    // Keys in their canonical order. Written here, because as one value it would be a copy of the message.
+    let mut canonical = Vec::with_capacity(1 << 10);
+    canonical.extend_from_slice(b"{\"mentions\":");
+    write_scalar(mentions, &mut canonical);
+    canonical.extend_from_slice(b",\"parts\":");
+    write_canonical_array(reduced.iter().map(|part| &**part), &mut canonical);
+    canonical.extend_from_slice(b",\"replyTo\":");
+    write_scalar(&reply_to, &mut canonical);
+    canonical.push(b'}');
+    Sha256::digest(&canonical).into()
+}
+
+/// What is compared of a part.
+fn reduced<'a>(part: &'a Value, own_bundles: &[&Value]) -> Cow<'a, Value> {
+    let reduced = match part["kind"].as_str() {
+        // A bundle of another client names no refs: there its id is all there is to compare.
+        Some(part_kind::BUNDLE) if !part["refs"].is_null() => json!({
+            "kind": part_kind::BUNDLE,
+            "refs": part["refs"],
+            "prerequisites": part["prerequisites"],
+            "objectFormat": part["objectFormat"],
+        }),
+        Some(part_kind::HANDOFF) => {
+            let mut part = part.clone();
+            if own_bundles.contains(&&part["bundle"]) {
+                part["bundle"] = json!("own");
             }
-            Some(part_kind::TASK) if own_bundles.contains(&&part["result"]) => {
-                let mut part = part.clone();
-                part["result"] = json!("own");
-                part
+            if let Some(part) = part.as_object_mut() {
+                part.remove("work");
             }
-            _ => part.clone(),
-        })
-        .collect();
-    let compared = json!({ "parts": reduced, "mentions": mentions, "replyTo": reply_to });
-    Sha256::digest(canonical_json(&compared)).into()
+            part
+        }
+        Some(part_kind::TASK) if own_bundles.contains(&&part["result"]) => {
+            let mut part = part.clone();
+            part["result"] = json!("own");
+            part
+        }
+        _ => return Cow::Borrowed(part),
+    };
+    Cow::Owned(reduced)
 }
 
 #[cfg(test)]
@@ -444,6 +460,22 @@ mod tests {
         assert_eq!(changed(&|parts| parts.push(second(parts))), Verdict::Valid);
         let mismatch = Verdict::Invalid(VerifyError::Mismatch);
         assert_eq!(changed(&|parts| parts.insert(0, second(parts))), mismatch);
+    }
+
+    /// Hubs have stored it, and compare it with what comes.
+    #[test]
+    fn a_retry_digest_is_that_of_the_canonical_json() {
+        let parts = [
+            json!({ "text": "é \" \u{1}", "kind": "text" }),
+            json!({ "kind": "data", "data": { "b": [1.5, null], "a": {} } }),
+            json!({ "kind": part_kind::SIG }),
+        ];
+        let mentions = ["bob".to_owned(), "\"".to_owned()];
+        for reply_to in [None, Some(MessageId::generate())] {
+            let compared = json!({ "parts": parts[..2], "mentions": mentions, "replyTo": reply_to });
+            let whole: [u8; 32] = Sha256::digest(canonical_json(&compared)).into();
+            assert_eq!(retry_digest(&parts, &mentions, reply_to), whole);
+        }
     }
 
     #[test]
