@@ -1,18 +1,24 @@
-//! Makes a bundle of what a push sends: our header, then the pack that one `git pack-objects` child writes.
+//! Makes a bundle of what a push sends: our header, then the pack. That of a small and ordinary push is made here
+//! (`small.rs`), every other by one `git pack-objects` child.
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::bundle::BundleHeader;
 use crate::git::{BULK_PATIENCE, GitChild, GitError, Side};
+use crate::meter::Meter;
 use crate::repository::{Repository, RepositoryError};
 use crate::spool::{Spool, SpoolWriter};
 
 mod delta;
+mod differences;
 mod effort;
 pub(crate) mod entries;
 pub(crate) mod resolve;
 pub(crate) mod scan;
+mod small;
+mod write;
 
 /// One piece of pack on its way into the spool.
 const PIECE_BYTES: usize = 128 << 10; // 128 KiB
@@ -28,8 +34,9 @@ pub struct BuiltBundle {
     pub objects: u32,
 }
 
-/// Makes the bundle that this header announces: everything its refs reach and its prerequisites do not. A temporary
-/// file, if the bundle is large, is made in `spool_dir`. `most` bytes are what the hub takes, where that is known.
+/// Makes the bundle that this header announces: everything its refs reach and its prerequisites do not, which is so many
+/// `commits` and what they bring. A temporary file, if the bundle is large, is made in `spool_dir`. `most` bytes are what
+/// the hub takes, where that is known.
 ///
 /// The pack is thin: it may hold differences to objects of the prerequisites.
 ///
@@ -38,6 +45,7 @@ pub struct BuiltBundle {
 pub fn build_bundle(
     repository: &Repository,
     header: &BundleHeader,
+    commits: u64,
     spool_dir: &Path,
     most: Option<u64>,
 ) -> Result<BuiltBundle, PackError> {
@@ -45,6 +53,19 @@ pub fn build_bundle(
     let spooled = |source| PackError::Spool { source };
     spool.write_all(&header.to_bytes()).map_err(spooled)?;
     let before = spool.size();
+    if let Some(pack) = small::pack(repository, header, commits) {
+        let bytes = pack.bytes.len() as u64;
+        // What is too large is for git to pack better, or to say so.
+        if most.is_none_or(|most| before + bytes <= most) {
+            tracing::debug!(objects = pack.objects, bytes, "push: a small pack is made in-process");
+            spool.write_all(&pack.bytes).map_err(spooled)?;
+            show_written(repository, pack.objects, bytes);
+            return Ok(BuiltBundle {
+                spool: spool.finish(),
+                objects: pack.objects,
+            });
+        }
+    }
 
     let mut child = start(repository, header)?;
     let mut beginning = Vec::with_capacity(PACK_HEADER_BYTES);
@@ -71,6 +92,14 @@ pub fn build_bundle(
         spool: spool.finish(),
         objects,
     })
+}
+
+/// As git shows what it has written, which it does however quickly it was over.
+fn show_written(repository: &Repository, objects: u32, bytes: u64) {
+    let terminal = repository.git().meters().clone();
+    let mut meter = Meter::delayed(terminal, "Writing objects", objects.into(), Duration::ZERO);
+    meter.moved(objects.into(), bytes);
+    meter.done(bytes);
 }
 
 fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, PackError> {

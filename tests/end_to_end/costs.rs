@@ -195,9 +195,9 @@ impl<'w> Stage<'w> {
 
 /// What a push of one commit costs is what a push of any small bundle costs.
 #[track_caller]
-fn assert_ordinary_push(cost: &Cost, bundle: u64) {
+fn assert_ordinary_push(cost: &Cost, bundle: u64, children: usize) {
     assert_eq!(cost.requests.len(), 2, "{cost:#?}");
-    assert_eq!(cost.children.len(), 1, "{cost:#?}");
+    assert_eq!(cost.children.len(), children, "{cost:#?}");
     assert!(cost.wire <= bundle + BESIDE, "{bundle} {cost:#?}");
     assert_eq!(cost.syncs.len(), PINS_SYNCS, "{cost:#?}");
     // The message, its bundle and the refs become durable together.
@@ -234,7 +234,7 @@ fn one_commit() {
     stage.work.commit("b.txt", "two\n");
     let push = stage.push();
     let bundle = stage.last_bundle();
-    assert_ordinary_push(&push, bundle);
+    assert_ordinary_push(&push, bundle, 0);
     // The pusher sees its own push as the hub has stored it, once.
     let own = stage.push();
     assert_eq!(own.requests, ["GET /v1/rooms/{room}/pushes 200"], "{own:#?}");
@@ -266,7 +266,8 @@ fn two_hundred_commits_cost_what_one_does_and_their_bytes() {
     stage.work.import(stream.as_bytes());
     let push = stage.push();
     let bundle = stage.last_bundle();
-    assert_ordinary_push(&push, bundle);
+    // So many commits are packed by git.
+    assert_ordinary_push(&push, bundle, 1);
     // So many objects are indexed as a pack.
     assert_ordinary_fetch(&stage.fetch(), bundle, 1);
 

@@ -142,6 +142,7 @@ fn an_import_whose_git_child_is_ended_says_so_and_changes_nothing_by_halves() {
 fn a_push_whose_git_child_is_ended_says_so_and_happens_once() {
     let world = world();
     let [work, _] = prepared(&world);
+    work.has_git_pack();
     let mut steps = BTreeSet::new();
     for push in [
         "push parler::room/try HEAD:refs/heads/feature",

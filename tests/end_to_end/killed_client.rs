@@ -154,6 +154,7 @@ fn an_import_that_is_interrupted_at_any_step_leaves_no_quarantine() {
 fn a_push_that_is_ended_at_any_step_moves_nothing_and_can_be_repeated() {
     let world = world();
     let Prepared { work, .. } = prepared(&world);
+    work.has_git_pack();
     work.has_git_pin();
     let refs = room_refs(&work.user(), "try");
     let before = work.refs();

@@ -72,6 +72,7 @@ fn a_job_speaks_by_what_its_ci_system_signed_and_leaves_nothing_of_it() {
     let fixture = fixture(&world);
     let origin = world.origin();
     let work = world.clone_from_afar(&origin, "work");
+    work.has_git_pack();
     work.commit("a.txt", "one\n");
     // What git and its children are given, and what commands say of themselves.
     let seen = world.path().join("seen");

@@ -29,9 +29,9 @@ fn stage_behind_proxy(world: &World) -> (HubProcess, LyingProxy, Stage<'_>) {
     (hub, proxy, stage)
 }
 
-/// A command that says in a directory how far it is, and waits in the middle.
+/// A command that says in a directory how far it is, and waits in the middle. What it commits is so large that git packs it.
 const SLOW: &str = "touch \"$MARKS/begun\"; until [ -e \"$MARKS/go\" ]; do sleep 0.01; done; \
-    echo x >>new.txt; git commit -qam x; echo said; touch \"$MARKS/over\"";
+    head -c 1500000 /dev/zero >large; git add large; echo x >>new.txt; git commit -qam x; echo said; touch \"$MARKS/over\"";
 
 fn wait_for(marks: &Path, name: &str) {
     let there = || marks.join(name).exists().then_some(());

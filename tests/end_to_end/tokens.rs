@@ -374,6 +374,7 @@ fn the_token_stays_with_the_process_that_was_given_it() {
     let token = token(&alice, "nightly", "post,read");
     let work = checkout(&world, &world.origin(), "work");
     let bobs = checkout(&world, &world.origin(), "bobs");
+    work.has_git_pack();
     work.commit("a.txt", "one\n");
     let seen = world.path().join("seen");
     let wrapper = world.path().join("git-that-tells");

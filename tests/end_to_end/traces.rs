@@ -82,8 +82,7 @@ fn parler_trace_tells_requests_children_and_decisions() {
             "push: a ref moves",
             "refs/heads/x",
             "push: a bundle is made",
-            "pack-objects --revs --stdout",
-            ": exit status: 0",
+            "push: a small pack is made in-process",
         ],
     );
     // A line each, and beside them what is told anyhow.
@@ -114,6 +113,16 @@ fn parler_trace_tells_requests_children_and_decisions() {
     bobs.user().with("PARLER_TRACE", &file).parler("rooms").success();
     let longer = fs::read_to_string(&file).unwrap();
     holds(longer.strip_prefix(&trace).unwrap(), &["GET /v1/rooms "]);
+
+    // A child is told with its end.
+    work.has_git_pack();
+    work.commit("c.txt", "three\n");
+    let told = work
+        .user()
+        .with("PARLER_TRACE", "1")
+        .git("push team HEAD:refs/heads/x")
+        .success();
+    holds(told.err(), &["pack-objects --revs --stdout", ": exit status: 0"]);
 }
 
 #[test]
@@ -224,6 +233,7 @@ fn no_trace_holds_a_secret() {
         .word()
         .to_owned();
     let option = "kept-between-us";
+    place.has_git_pack();
     place.commit("a.txt", "one\n");
     alice
         .git([
@@ -333,6 +343,7 @@ fn no_trace_holds_a_secret() {
 fn gits_own_traces_show_our_children_and_change_nothing_else() {
     let world = world();
     let (work, bobs) = two_clones(&world);
+    work.has_git_pack();
     bobs.has_git_pin();
     let broken = world.path().join("broken.bundle");
     // What git's own checks refuse, and ours let pass: a commit that nobody made.

@@ -381,7 +381,7 @@ impl Push<'_, '_> {
         let Some(bundle) = &plan.bundle else { return Ok(None) };
         let spool_dir = self.repository().parler_dir();
         let most = self.pusher.client.blob_limit();
-        let built = match build_bundle(self.repository(), &bundle.header, &spool_dir, most) {
+        let built = match build_bundle(self.repository(), &bundle.header, bundle.commits, &spool_dir, most) {
             Err(error @ PackError::TooLarge { .. }) => {
                 let nearer = nearer_base(self.repository(), &bundle.header, bundle.commits)?;
                 return Err(PushError::TooLarge { error, nearer });

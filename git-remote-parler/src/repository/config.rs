@@ -53,6 +53,12 @@ impl Repository {
         Ok(self.config()?.last(key).map(|value| value.unwrap_or("true").to_owned()))
     }
 
+    /// Whether anything is set in a section without subsections, such as `pack`.
+    pub(crate) fn config_has_section(&self, section: &str) -> Result<bool, RepositoryError> {
+        let is_in_it = |(key, _): &(String, _)| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
+        Ok(self.config()?.entries.iter().any(is_in_it))
+    }
+
     /// The value of a key as git reads booleans.
     pub fn config_bool(&self, key: &str) -> Result<Option<bool>, RepositoryError> {
         let Some(value) = self.config()?.last(key) else {

@@ -24,7 +24,20 @@ pub fn bundle_of(repository: &Repository, refs: &[(&str, Oid)], prerequisites: &
             })
             .collect(),
     };
-    build_bundle(repository, &header, &repository.parler_dir(), None).unwrap()
+    build_bundle(
+        repository,
+        &header,
+        commits(repository, &header),
+        &repository.parler_dir(),
+        None,
+    )
+    .unwrap()
+}
+
+/// How many commits the header's refs have beyond its prerequisites.
+pub fn commits(repository: &Repository, header: &BundleHeader) -> u64 {
+    let tips: Vec<Oid> = header.refs.iter().map(|tip| tip.oid).collect();
+    repository.boundary(&tips, &header.prerequisites).unwrap().commits
 }
 
 pub fn bytes_of(bundle: &BuiltBundle) -> Vec<u8> {
@@ -130,7 +143,7 @@ fn a_failing_child_is_told_in_one_line() {
             oid: tip,
         }],
     };
-    let error = build_bundle(&repository, &header, &repository.parler_dir(), None)
+    let error = build_bundle(&repository, &header, 1, &repository.parler_dir(), None)
         .unwrap_err()
         .to_string();
     assert!(
@@ -158,7 +171,8 @@ fn git_does_not_try_hard_where_nothing_gets_smaller() {
         fs::write(sender.directory.join("deep").join(name), content).unwrap();
         sender.commit("a", &format!("text and {name}\n"))
     };
-    // What one bundle from here to there is made with.
+    // What one bundle from here to there is made with, by git also where it is small.
+    sender.git(&["config", "pack.window", "10"]);
     let settings = |tip: Oid, base: Oid| -> Vec<String> {
         let repository = Repository::open(sandbox.counting_git("log"), &sender.git_dir()).unwrap();
         let built = bundle_of(&repository, &[("refs/heads/main", tip)], &[base]);

@@ -15,5 +15,6 @@ mod many_pins;
 mod rejected;
 mod repository;
 mod sandbox;
+mod small_packs;
 mod snapshot;
 mod vouching;

@@ -46,11 +46,14 @@ impl Sandbox {
 
     /// Git for the code under test, with these variables besides.
     pub fn git_with(&self, more: &[(&str, &str)]) -> Git {
+        Git::new(program(), self.environment_with(more))
+    }
+
+    fn environment_with(&self, more: &[(&str, &str)]) -> GitEnvironment {
         let more = more
             .iter()
             .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let environment = GitEnvironment::new(self.variables().into_iter().chain(more));
-        Git::new(program(), environment)
+        GitEnvironment::new(self.variables().into_iter().chain(more))
     }
 
     /// Git for the code under test, as another program.
@@ -74,10 +77,16 @@ impl Sandbox {
 
     /// Git for the code under test that notes every start in the file `log`.
     pub fn counting_git(&self, log: &str) -> Git {
+        self.counting_git_with(log, &[])
+    }
+
+    /// The same, with these variables besides.
+    pub fn counting_git_with(&self, log: &str, more: &[(&str, &str)]) -> Git {
         let log = self.path(log).display().to_string();
         let git = program().path().display().to_string();
         let script = format!("#!/bin/sh\necho \"$*\" >> '{log}'\nexec '{git}' \"$@\"\n");
-        self.git_by(GitProgram::at(self.script("counting-git", &script)))
+        let program = GitProgram::at(self.script("counting-git", &script));
+        Git::new(program, self.environment_with(more))
     }
 
     pub fn lines(&self, log: &str) -> Vec<String> {

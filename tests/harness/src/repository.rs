@@ -139,6 +139,12 @@ impl<'w> Repository<'w> {
         self.git("config core.logAllRefUpdates always").success();
     }
 
+    /// Says how packs are made, as git makes them anyhow. Who says anything of it has git make the pack of each push.
+    #[track_caller]
+    pub fn has_git_pack(&self) {
+        self.git("config pack.window 10").success();
+    }
+
     /// Asserts that everything it holds fits together.
     #[track_caller]
     pub fn fsck(&self) {
