@@ -137,13 +137,14 @@ pub(crate) async fn post(call: RoomCall, request: Request) -> Result<Response, R
             let body = BodyReader::new(body, &call.state.options.limits).all(max_bytes).await?;
             let message = checked(&call, &headers, &body).await?;
             match upload {
-                Some(upload) => post_uploaded(&call, message, headers, &upload).await,
+                // In places of their own: a message that is alone is the usual one, and its future no larger for them.
+                Some(upload) => Box::pin(post_uploaded(&call, message, headers, &upload)).await,
                 None => store(&call, append_of(&call, message, headers, None)).await,
             }
         }
         paths::MESSAGE_WITH_BLOB_TYPE => {
             let mut reader = BodyReader::new(body, &call.state.options.limits);
-            let posted = post_with_blob(call, &parts.headers, &mut reader, headers).await;
+            let posted = Box::pin(post_with_blob(call, &parts.headers, &mut reader, headers)).await;
             Ok(reader.answered(posted))
         }
         _ => Err(Refusal::new(

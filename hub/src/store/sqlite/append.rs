@@ -146,10 +146,7 @@ pub(super) fn run(batch: &mut Batch<'_>, append: &Append) -> Result<Appended, Fa
     let message = connection.last_insert_rowid();
     reached(FailPoint::MessageInserted);
     let kept = i64::try_from(IDEMPOTENCY_KEPT.as_millis()).unwrap_or(i64::MAX);
-    connection
-        // In place of one under the same key that has expired.
-        .prepare_cached("INSERT OR REPLACE INTO idempotency (key, agent, message, expires_at) VALUES (?1, ?2, ?3, ?4)")?
-        .execute((&append.key, agent, message, append.now.saturating_add(kept)))?;
+    repetition::remember(connection, append, agent, message, append.now.saturating_add(kept))?;
     reached(FailPoint::KeyInserted);
     if let Some(blob) = &append.blob {
         blobs::bring(connection, room.row, seq, blob)?;

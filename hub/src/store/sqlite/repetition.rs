@@ -3,7 +3,7 @@
 
 use parler_protocol::api::Posted;
 use parler_protocol::{AgentId, ChainHash, Head, MessageId, RoomName};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, ErrorCode, Row};
 
 use super::failure::Failure;
 use super::{agents, message_id, parsed, seq_of};
@@ -69,6 +69,33 @@ pub(super) fn is_known(
          SELECT 1 FROM messages m JOIN rooms r ON r.room = m.room WHERE m.id = ?4 AND m.agent = ?2 AND r.key = ?5",
     )?;
     Ok(select.exists((key, agent, now, id.as_bytes(), room.key()))?)
+}
+
+/// Remembers what was posted under this key.
+pub(super) fn remember(
+    connection: &Connection,
+    append: &Append,
+    agent: i64,
+    message: i64,
+    expires_at: i64,
+) -> Result<(), Failure> {
+    let row = (&append.key, agent, message, expires_at);
+    let inserted = connection
+        .prepare_cached("INSERT INTO idempotency (key, agent, message, expires_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(row);
+    match inserted {
+        // In place of one under the same key that has expired. Not at once: a statement that may replace a row keeps what it
+        // needs to be undone, a copy of each page that it writes.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO idempotency (key, agent, message, expires_at) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(row)?;
+        }
+        inserted => drop(inserted?),
+    }
+    Ok(())
 }
 
 fn earlier(row: &Row<'_>) -> Result<Earlier, Failure> {
