@@ -14,6 +14,9 @@ const PREFIX_USER: u8 = 20 << 3;
 /// `S` as the first base32 character: a seed.
 const PREFIX_SEED: u8 = 18 << 3;
 
+/// Prefix, key and checksum of a public key: seven times five bytes, each eight characters.
+const ID_BYTES: usize = 35;
+
 const CHECKSUM: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
 
 /// Appends the little-endian checksum and spells the bytes in base32.
@@ -55,9 +58,14 @@ impl AgentId {
 
 impl fmt::Display for AgentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = vec![PREFIX_USER];
-        bytes.extend(self.0);
-        f.write_str(&encode(bytes))
+        // Without `encode`, which needs memory of its own: the hub writes one for each message.
+        let mut bytes = [PREFIX_USER; ID_BYTES];
+        bytes[1..33].copy_from_slice(&self.0);
+        let checksum = CHECKSUM.checksum(&bytes[..33]);
+        bytes[33..].copy_from_slice(&checksum.to_le_bytes());
+        let mut text = [0; ID_BYTES / 5 * 8];
+        BASE32_NOPAD.encode_mut(&bytes, &mut text);
+        f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

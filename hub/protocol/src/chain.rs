@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::digest::{hex, parse_hex};
+use crate::digest::{parse_hex, write_hex};
 use crate::{DroppedMessage, HubId, MessageHash, ParseError, RoomName, Seq, serde_as_string};
 
 /// One link: h_0 = SHA-256(hub id, NUL, room), h_n = SHA-256(h_(n-1) || SHA-256(message n as stored)).
@@ -48,7 +48,7 @@ impl ChainHash {
 
 impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        write_hex(f, &self.0)
     }
 }
 

@@ -393,6 +393,8 @@ impl Store for SqliteStore {
     }
 
     async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+        // It is moved from hand to hand down to the thread.
+        let append = Box::new(append);
         self.writer
             .run_checked_first(append::bytes(&append), move |batch| append::run(batch, &append))
             .await
