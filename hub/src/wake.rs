@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parler_protocol::{AgentId, Head};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// A way for the part of a hub that writes to wake the parts that wait.
 pub trait Wake: Send + Sync + 'static {
@@ -49,11 +49,11 @@ pub trait Wake: Send + Sync + 'static {
 /// [`Wake`] within one process.
 #[derive(Debug, Clone, Default)]
 pub struct LocalWake {
-    rooms: Arc<Topics<String, News>>,
+    rooms: Arc<Topics<Arc<str>, News>>,
     agents: Arc<Topics<AgentId, ()>>,
-    facts: Arc<Topics<String, ()>>,
-    jobs: Arc<Topics<String, ()>>,
-    departures: Arc<Topics<String, ()>>,
+    facts: Arc<Topics<Arc<str>, ()>>,
+    jobs: Arc<Topics<Arc<str>, ()>>,
+    departures: Arc<Topics<Arc<str>, ()>>,
 }
 
 /// What is told of a room's log.
@@ -67,7 +67,40 @@ struct News {
 
 /// What somebody waits for, and nothing else.
 #[derive(Debug)]
-struct Topics<K, V>(Mutex<HashMap<K, Arc<watch::Sender<V>>>>);
+struct Topics<K, V>(Mutex<HashMap<K, Arc<Topic<V>>>>);
+
+/// What is told of one of them. A tenth of a channel of tokio's: ten thousand streams have one each.
+#[derive(Debug, Default)]
+struct Topic<V> {
+    told: Mutex<Told<V>>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Told<V> {
+    what: V,
+    /// How often that was news.
+    times: u64,
+    listeners: usize,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is whole between any two calls, so a panic elsewhere does not spoil it.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<V> Topic<V> {
+    /// Changes what is told, and wakes who waits for it where `change` says that it is news.
+    fn tell(&self, change: impl FnOnce(&mut V) -> bool) {
+        let mut told = lock(&self.told);
+        let is_news = change(&mut told.what);
+        told.times += u64::from(is_news);
+        drop(told);
+        if is_news {
+            self.news.notify_waiters();
+        }
+    }
+}
 
 impl<K, V> Default for Topics<K, V> {
     fn default() -> Self {
@@ -76,32 +109,40 @@ impl<K, V> Default for Topics<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V: Default> Topics<K, V> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<watch::Sender<V>>>> {
-        // The map is whole between any two of its calls, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Topic<V>>>> {
+        lock(&self.0)
     }
 
-    /// Wakes who waits for this. The map is free meanwhile.
-    fn tell<Q: Eq + Hash + ?Sized>(&self, key: &Q)
+    /// Tells it to who waits for this. The map is free meanwhile: to wake a thousand readers takes a while.
+    fn tell<Q: Eq + Hash + ?Sized>(&self, key: &Q, change: impl FnOnce(&mut V) -> bool)
     where
         K: Borrow<Q>,
     {
-        let sender = self.lock().get(key).cloned();
-        if let Some(sender) = sender {
-            sender.send_replace(V::default());
+        let topic = self.lock().get(key).cloned();
+        if let Some(topic) = topic {
+            topic.tell(change);
         }
     }
 
     fn subscribe(self: &Arc<Self>, key: K) -> Listener<K, V> {
         let mut topics = self.lock();
-        let sender = topics
-            .entry(key.clone())
-            .or_insert_with(|| Arc::new(watch::channel(V::default()).0));
-        let receiver = Some(sender.subscribe());
-        drop(topics);
+        // All who wait for it share one key.
+        let known = topics
+            .get_key_value(&key)
+            .map(|(key, topic)| (key.clone(), Arc::clone(topic)));
+        let (key, topic) = known.unwrap_or_else(|| {
+            let topic = Arc::default();
+            topics.insert(key.clone(), Arc::clone(&topic));
+            (key, topic)
+        });
+        let mut told = lock(&topic.told);
+        told.listeners += 1;
+        let heard = told.times;
+        drop(told);
         Listener {
             key,
-            receiver,
+            topic,
+            heard,
             topics: Arc::clone(self),
         }
     }
@@ -126,27 +167,23 @@ impl LocalWake {
 
 impl Wake for LocalWake {
     fn notify(&self, room: &str, head: Head) {
-        // Waking a thousand readers takes a while; the map is free meanwhile.
-        let sender = self.rooms.lock().get(room).cloned();
-        if let Some(sender) = sender {
-            sender.send_if_modified(|known| {
-                let grew = known.head.is_none_or(|known| known.seq < head.seq);
-                if grew {
-                    known.head = Some(head);
-                }
-                grew
-            });
-        }
+        self.rooms.tell(room, |known: &mut News| {
+            let grew = known.head.is_none_or(|known| known.seq < head.seq);
+            if grew {
+                known.head = Some(head);
+            }
+            grew
+        });
     }
 
     fn subscribe(&self, room: &str) -> Subscription {
-        let mut listener = self.rooms.subscribe(room.to_owned());
-        let departures = listener.known().departures;
+        let listener = self.rooms.subscribe(Arc::from(room));
+        let departures = lock(&listener.topic.told).what.departures;
         Subscription { listener, departures }
     }
 
     fn notify_joined(&self, agent: AgentId) {
-        self.agents.tell(&agent);
+        self.agents.tell(&agent, |()| true);
     }
 
     fn subscribe_joined(&self, agent: AgentId) -> JoinSubscription {
@@ -154,44 +191,42 @@ impl Wake for LocalWake {
     }
 
     fn notify_left(&self, room: &str) {
-        let sender = self.rooms.lock().get(room).cloned();
-        if let Some(sender) = sender {
-            // No news of the log, and yet a reason to read it. The room may be gone: another one under its name begins anew.
-            sender.send_modify(|known| {
-                known.head = None;
-                known.departures += 1;
-            });
-        }
+        // No news of the log, and yet a reason to read it. The room may be gone: another one under its name begins anew.
+        self.rooms.tell(room, |known: &mut News| {
+            known.head = None;
+            known.departures += 1;
+            true
+        });
         for topic in [&self.departures, &self.facts, &self.jobs] {
-            topic.tell(room);
+            topic.tell(room, |()| true);
         }
     }
 
     fn subscribe_left(&self, room: &str) -> FactSubscription {
-        FactSubscription(self.departures.subscribe(room.to_owned()))
+        FactSubscription(self.departures.subscribe(Arc::from(room)))
     }
 
     fn notify_facts(&self, room: &str) {
-        self.facts.tell(room);
+        self.facts.tell(room, |()| true);
     }
 
     fn subscribe_facts(&self, room: &str) -> FactSubscription {
-        FactSubscription(self.facts.subscribe(room.to_owned()))
+        FactSubscription(self.facts.subscribe(Arc::from(room)))
     }
 
     fn notify_jobs(&self, room: &str) {
-        self.jobs.tell(room);
+        self.jobs.tell(room, |()| true);
     }
 
     fn subscribe_jobs(&self, room: &str) -> FactSubscription {
-        FactSubscription(self.jobs.subscribe(room.to_owned()))
+        FactSubscription(self.jobs.subscribe(Arc::from(room)))
     }
 }
 
 /// Hears of one room until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
-    listener: Listener<String, News>,
+    listener: Listener<Arc<str>, News>,
     /// Of which it has heard.
     departures: u64,
 }
@@ -220,7 +255,7 @@ impl JoinSubscription {
 
 /// Hears of changes among the readers of one room, of jobs in it, or of departures from it, until it is dropped.
 #[derive(Debug)]
-pub struct FactSubscription(Listener<String, ()>);
+pub struct FactSubscription(Listener<Arc<str>, ()>);
 
 impl FactSubscription {
     /// As [`Subscription::changed`].
@@ -230,45 +265,45 @@ impl FactSubscription {
 
     /// Whether [`FactSubscription::changed`] would return at once.
     pub fn has_changed(&self) -> bool {
-        let receiver = self.0.receiver.as_ref();
-        receiver.is_some_and(|receiver| receiver.has_changed().unwrap_or(true))
+        lock(&self.0.topic.told).times != self.0.heard
     }
 }
 
 #[derive(Debug)]
 struct Listener<K: Eq + Hash + Clone, V: Default> {
     key: K,
-    /// Empty only while being dropped.
-    receiver: Option<watch::Receiver<V>>,
+    topic: Arc<Topic<V>>,
+    /// How often there was news that it knows.
+    heard: u64,
     topics: Arc<Topics<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone, V: Default + Copy> Listener<K, V> {
-    /// What is known now, and no news any more.
-    fn known(&mut self) -> V {
-        let receiver = self.receiver.as_mut();
-        receiver
-            .map(|receiver| *receiver.borrow_and_update())
-            .unwrap_or_default()
-    }
-
     async fn changed(&mut self) -> V {
-        if let Some(receiver) = &mut self.receiver
-            && receiver.changed().await.is_ok()
-        {
-            return *receiver.borrow_and_update();
+        loop {
+            // First, so that no news comes between looking and waiting.
+            let news = self.topic.news.notified();
+            let (what, times) = {
+                let told = lock(&self.topic.told);
+                (told.what, told.times)
+            };
+            if times != self.heard {
+                self.heard = times;
+                return what;
+            }
+            news.await;
         }
-        // Its sender stays in the map as long as the listener lives, so this is not reached; waiting for ever is what a
-        // hint that never comes looks like.
-        std::future::pending().await
     }
 }
 
 impl<K: Eq + Hash + Clone, V: Default> Drop for Listener<K, V> {
     fn drop(&mut self) {
         let mut topics = self.topics.lock();
-        self.receiver = None;
-        if topics.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
+        let mut told = lock(&self.topic.told);
+        told.listeners -= 1;
+        let is_last = told.listeners == 0;
+        drop(told);
+        if is_last {
             topics.remove(&self.key);
         }
     }
@@ -315,6 +350,12 @@ mod tests {
             Some(head(4)),
             "what was before it is nothing to it"
         );
+    }
+
+    #[test]
+    fn what_each_of_ten_thousand_streams_has_is_small() {
+        let bytes = size_of::<Topic<News>>();
+        assert!(bytes < 160, "{bytes} bytes");
     }
 
     #[tokio::test]
