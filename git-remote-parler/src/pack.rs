@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use parler_protocol::Oid;
+
 use crate::bundle::BundleHeader;
 use crate::git::{BULK_PATIENCE, GitChild, GitError, Side};
 use crate::meter::Meter;
@@ -15,6 +17,7 @@ mod delta;
 mod differences;
 mod effort;
 pub(crate) mod entries;
+mod large;
 pub(crate) mod resolve;
 pub(crate) mod scan;
 mod small;
@@ -50,15 +53,14 @@ pub fn build_bundle(
     most: Option<u64>,
 ) -> Result<BuiltBundle, PackError> {
     let mut spool = SpoolWriter::new(spool_dir);
-    let spooled = |source| PackError::Spool { source };
-    spool.write_all(&header.to_bytes()).map_err(spooled)?;
+    spool.write_all(&header.to_bytes()).map_err(PackError::spool)?;
     let before = spool.size();
     if let Some(pack) = small::pack(repository, header, commits) {
         let bytes = pack.bytes.len() as u64;
         // What is too large is for git to pack better, or to say so.
         if most.is_none_or(|most| before + bytes <= most) {
             tracing::debug!(objects = pack.objects, bytes, "push: a small pack is made in-process");
-            spool.write_all(&pack.bytes).map_err(spooled)?;
+            spool.write_all(&pack.bytes).map_err(PackError::spool)?;
             show_written(repository, pack.objects, bytes);
             return Ok(BuiltBundle {
                 spool: spool.finish(),
@@ -67,7 +69,13 @@ pub fn build_bundle(
         }
     }
 
-    let mut child = start(repository, header)?;
+    let settings = effort::settings(repository, header)?;
+    if effort::are_all(&settings)
+        && let Some(built) = large::build(repository, header, commits, spool_dir, most)?
+    {
+        return Ok(built);
+    }
+    let mut child = start(repository, header, settings)?;
     let mut beginning = Vec::with_capacity(PACK_HEADER_BYTES);
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -77,11 +85,8 @@ pub fn build_bundle(
         }
         let wanted = PACK_HEADER_BYTES - beginning.len();
         beginning.extend_from_slice(&piece[..read.min(wanted)]);
-        spool.write_all(&piece[..read]).map_err(spooled)?;
-        let so_far = spool.size();
-        if let Some(most) = most.filter(|most| so_far > *most) {
-            return Err(PackError::TooLarge { most, so_far });
-        }
+        spool.write_all(&piece[..read]).map_err(PackError::spool)?;
+        check_size(&spool, most)?;
     }
     child.finish()?;
     let shortest = (PACK_HEADER_BYTES + header.object_format.raw_len()) as u64;
@@ -96,18 +101,29 @@ pub fn build_bundle(
 
 /// As git shows what it has written, which it does however quickly it was over.
 fn show_written(repository: &Repository, objects: u32, bytes: u64) {
+    if objects == 0 {
+        return;
+    }
     let terminal = repository.git().meters().clone();
     let mut meter = Meter::delayed(terminal, "Writing objects", objects.into(), Duration::ZERO);
     meter.moved(objects.into(), bytes);
     meter.done(bytes);
 }
 
-fn start(repository: &Repository, header: &BundleHeader) -> Result<GitChild, PackError> {
+fn check_size(spool: &SpoolWriter, most: Option<u64>) -> Result<(), PackError> {
+    let so_far = spool.size();
+    match most.filter(|most| so_far > *most) {
+        Some(most) => Err(PackError::TooLarge { most, so_far }),
+        None => Ok(()),
+    }
+}
+
+fn start(repository: &Repository, header: &BundleHeader, settings: Vec<&'static str>) -> Result<GitChild, PackError> {
     let mut revisions: String = header.refs.iter().map(|tip| format!("{}\n", tip.oid)).collect();
     // Exactly the header's prerequisites, so that header and pack agree on what the receiver has.
     revisions.extend(header.prerequisites.iter().map(|oid| format!("^{oid}\n")));
     let mut pack_objects = repository.command(Side::Push, "pack-objects");
-    for setting in effort::settings(repository, header)? {
+    for setting in settings {
         pack_objects = pack_objects.setting(setting);
     }
     let mut pack_objects = pack_objects
@@ -150,6 +166,14 @@ pub enum PackError {
         /// How many bytes there were.
         so_far: u64,
     },
+    /// A file of the repository is not what git wrote there.
+    #[error("object {oid} is damaged: {source}; what else is: git fsck")]
+    Damaged {
+        /// The object.
+        oid: Oid,
+        /// How that was seen.
+        source: io::Error,
+    },
     /// git ended well and wrote something else than a pack.
     #[error("git pack-objects wrote no pack")]
     NotAPack,
@@ -159,6 +183,12 @@ pub enum PackError {
     /// The child failed.
     #[error(transparent)]
     Git(#[from] GitError),
+}
+
+impl PackError {
+    fn spool(source: io::Error) -> Self {
+        Self::Spool { source }
+    }
 }
 
 #[cfg(test)]

@@ -152,8 +152,8 @@ impl Index {
 /// The hash of a block, for a table of so many places, a power of two.
 fn slot(block: &[u8; BLOCK_BYTES], slots: usize) -> usize {
     let hash = u128::from_le_bytes(*block).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    // The upper bits depend on all the others; no table is so large that more are needed.
-    (hash >> 96) as usize & (slots - 1)
+    // The uppermost bits depend on all the others. A table of one place takes none of them.
+    hash.checked_shr(128 - slots.trailing_zeros()).unwrap_or(0) as usize
 }
 
 /// A delta that grows.

@@ -63,6 +63,11 @@ pub(super) fn settings(repository: &Repository, header: &BundleHeader) -> Result
     Ok(settings)
 }
 
+/// Whether all effort is in vain, and the user has not said anything else.
+pub(super) fn are_all(settings: &[&'static str]) -> bool {
+    settings.len() == NO_EFFORT.len()
+}
+
 fn is_in_vain(repository: &Repository, header: &BundleHeader) -> bool {
     let Some(news) = News::of(repository, header) else {
         return false;
@@ -146,10 +151,15 @@ impl News {
     }
 }
 
+/// An object that is a file of its own, as it is on the disk.
+pub(super) fn loose_file(objects: &Path, oid: &Oid) -> io::Result<File> {
+    let digits = oid.to_string();
+    File::open(objects.join(&digits[..2]).join(&digits[2..]))
+}
+
 /// The beginning of an object that is a file of its own. Of it no more is read than is needed.
 fn beginning(objects: &Path, oid: &Oid) -> io::Result<Vec<u8>> {
-    let digits = oid.to_string();
-    let file = File::open(objects.join(&digits[..2]).join(&digits[2..]))?;
+    let file = loose_file(objects, oid)?;
     let mut sample = Vec::with_capacity(SAMPLE_BYTES);
     ZlibDecoder::new(file)
         .take(SAMPLE_BYTES as u64)

@@ -14,6 +14,7 @@ use gix::objs::commit::ref_iter::Token;
 use gix::objs::{CommitRefIter, Find, FindHeader, Kind, TagRefIter, TreeRefIter};
 
 use super::entries::{Budget, PackFlaw};
+use super::large::LargeFile;
 use super::resolve::Object;
 use super::write::{PackWriter, Place};
 use crate::bundle::BundleHeader;
@@ -48,13 +49,70 @@ pub(super) struct SmallPack {
 
 /// The pack that this header announces, where this many `commits` are new and all is as it is in an ordinary push.
 pub(super) fn pack(repository: &Repository, header: &BundleHeader, commits: u64) -> Option<SmallPack> {
+    if header.prerequisites.is_empty() {
+        // git finds what is alike in all of a history.
+        return None;
+    }
+    news(repository, header, commits, None)?.written().ok()
+}
+
+/// What is new, where it is little. Files from a size on are not read, and given apart.
+pub(super) fn news(
+    repository: &Repository,
+    header: &BundleHeader,
+    commits: u64,
+    large_from: Option<u64>,
+) -> Option<Listing> {
     if !is_ordinary(repository, header, commits) {
         return None;
     }
     let local = repository.local();
-    let mut news = News::new(&local.objects, header);
+    let mut news = News::new(&local.objects, header, large_from);
     news.collect(header, commits)?;
-    news.written().ok()
+    Some(Listing {
+        hash: news.hash,
+        listed: news.listed,
+        large: news.large,
+    })
+}
+
+/// The objects for a pack.
+pub(super) struct Listing {
+    hash: gix::hash::Kind,
+    listed: Vec<Listed>,
+    large: Vec<LargeFile>,
+}
+
+impl Listing {
+    fn written(self) -> Result<SmallPack, PackFlaw> {
+        let pack = self.pack()?;
+        let objects = pack.objects();
+        Ok(SmallPack {
+            bytes: pack.finish()?,
+            objects,
+        })
+    }
+
+    /// The pack as far as the large files, how many objects it has with these, and these.
+    pub(super) fn beginning(self) -> Result<(Vec<u8>, u32, Vec<LargeFile>), PackFlaw> {
+        let pack = self.pack()?;
+        let more = u32::try_from(self.large.len()).map_err(|_| PackFlaw::TooLarge)?;
+        let (bytes, objects) = pack.beginning(more);
+        Ok((bytes, objects, self.large))
+    }
+
+    fn pack(&self) -> Result<PackWriter, PackFlaw> {
+        let own: HashSet<ObjectId> = self.listed.iter().map(|listed| listed.object.id).collect();
+        let mut pack = PackWriter::new(self.hash);
+        for Listed { object, bases } in &self.listed {
+            let place = |id| match own.contains(id) {
+                true => Place::Pack,
+                false => Place::Receiver,
+            };
+            pack.add(object, bases.iter().map(|base| (&**base, place(&base.id))))?;
+        }
+        Ok(pack)
+    }
 }
 
 /// Whether git would do nothing else than usually: what it would do otherwise it does itself.
@@ -130,10 +188,13 @@ struct News<'o, S> {
     /// What is with the receiver or in the list: of a tree also all that is in it, once nothing waits any more.
     accounted: HashSet<(EntryKind, ObjectId)>,
     listed: Vec<Listed>,
+    /// Files of this size are large, if any are.
+    large_from: Option<u64>,
+    large: Vec<LargeFile>,
 }
 
 impl<'o, S: Find + FindHeader> News<'o, S> {
-    fn new(objects: &'o S, header: &BundleHeader) -> Self {
+    fn new(objects: &'o S, header: &BundleHeader, large_from: Option<u64>) -> Self {
         Self {
             objects,
             hash: kind_of(header.object_format),
@@ -142,6 +203,8 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
             left: Budget::of(READ_BYTES),
             accounted: HashSet::new(),
             listed: Vec::new(),
+            large_from,
+            large: Vec::new(),
         }
     }
 
@@ -195,6 +258,9 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
             beside.retain(|tree| seen.insert(*tree));
             beside.truncate(MOST_BESIDE);
             files.extend(self.trees(commit.tree, beside)?);
+            if files.len() > MOST_OBJECTS {
+                return None;
+            }
         }
         self.files(files)
     }
@@ -233,8 +299,9 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
                 continue;
             }
             let commit = self.commit(&id)?;
-            // A first push, or a history of its own, builds on nothing.
-            if seen.len() > MOST_COMMITS || commit.parents.is_empty() {
+            // A history of its own, beside what the receiver has, builds on nothing.
+            let is_apart = commit.parents.is_empty() && !self.prerequisites.is_empty();
+            if seen.len() > MOST_COMMITS || is_apart {
                 return None;
             }
             let parents = commit.parents.clone();
@@ -315,7 +382,22 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
     }
 
     /// Lists the files, if there is room for all of them and for what they are differences to.
-    fn files(&mut self, files: Vec<File>) -> Option<()> {
+    fn files(&mut self, mut files: Vec<File>) -> Option<()> {
+        // Looked at one by one they would take long.
+        if self.listed.len() + files.len() > MOST_OBJECTS {
+            return None;
+        }
+        if let Some(from) = self.large_from {
+            let mut small = Vec::new();
+            for file in files {
+                let size = self.objects.try_header(&file.id).ok()??.size;
+                match size >= from {
+                    true => self.large.push(LargeFile { id: file.id, size }),
+                    false => small.push(file),
+                }
+            }
+            files = small;
+        }
         let mut room = self.left;
         let all = files.iter().flat_map(|file| file.beside.iter().chain([&file.id]));
         for id in all.collect::<HashSet<_>>() {
@@ -331,7 +413,7 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
 
     fn list(&mut self, listed: Listed) -> Option<()> {
         self.listed.push(listed);
-        (self.listed.len() <= MOST_OBJECTS).then_some(())
+        (self.listed.len() + self.large.len() <= MOST_OBJECTS).then_some(())
     }
 
     fn tree(&mut self, id: &oid) -> Option<Arc<Object>> {
@@ -366,23 +448,6 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
         self.read.insert(hashed, Arc::clone(&object));
         Some(object)
     }
-
-    fn written(self) -> Result<SmallPack, PackFlaw> {
-        let own: HashSet<ObjectId> = self.listed.iter().map(|listed| listed.object.id).collect();
-        let mut pack = PackWriter::new(self.hash);
-        for Listed { object, bases } in &self.listed {
-            let place = |id| match own.contains(id) {
-                true => Place::Pack,
-                false => Place::Receiver,
-            };
-            pack.add(object, bases.iter().map(|base| (&**base, place(&base.id))))?;
-        }
-        let objects = pack.objects();
-        Ok(SmallPack {
-            bytes: pack.finish()?,
-            objects,
-        })
-    }
 }
 
 /// The entries of a tree, in its order; none where one is of no kind that git writes.
@@ -391,6 +456,10 @@ fn entries(tree: &Object) -> Option<Vec<Entry<'_>>> {
     let entries = entries.map(|entry| {
         let entry = entry.ok()?;
         let mode = entry.mode;
+        // The library takes 140000 for a tree, and git for a submodule; and it does not tell that from 040000.
+        if mode.is_tree() && *mode.as_bytes(&mut [0; 6]) != *b"40000" {
+            return None;
+        }
         let kind = match (mode.is_tree(), mode.is_commit(), mode.is_blob() || mode.is_link()) {
             (true, ..) => EntryKind::Tree,
             (_, true, _) => EntryKind::Submodule,

@@ -128,6 +128,13 @@ impl PackWriter {
         Ok(())
     }
 
+    /// The pack as far as it is written, for so many `more` objects to follow; and how many it has then.
+    pub(super) fn beginning(mut self, more: u32) -> (Vec<u8>, u32) {
+        let objects = self.objects + more;
+        self.bytes[COUNT].copy_from_slice(&objects.to_be_bytes());
+        (self.bytes, objects)
+    }
+
     /// The pack with its number of objects and its checksum.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, PackFlaw> {
         self.bytes[COUNT].copy_from_slice(&self.objects.to_be_bytes());

@@ -1,7 +1,7 @@
 //! How commits hang together: what is new beyond what somebody has, and who is whose ancestor.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gix::ObjectId;
 use parler_protocol::Oid;
@@ -95,7 +95,9 @@ impl Repository {
             .iter()
             .map(|oid| commit_of(&local, oid))
             .collect::<Result<Vec<_>, _>>()?;
-        let haves: Vec<_> = haves.iter().filter_map(|oid| commit_of(&local, oid).ok()).collect();
+        let still = || is_wanted.is_none_or(|wanted| wanted.load(Ordering::Relaxed));
+        let haves = haves.iter().take_while(|_| still());
+        let haves: Vec<_> = haves.filter_map(|oid| commit_of(&local, oid).ok()).collect();
         let cache = local.commit_graph_if_enabled().ok().flatten();
         let mut walk = self.walk(&local, cache.as_ref())?.for_as_long_as(is_wanted);
         let had: HashSet<ObjectId> = had.iter().map(to_gix).collect();

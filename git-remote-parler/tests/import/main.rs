@@ -9,6 +9,7 @@ mod concurrent;
 mod few_pins;
 mod held_back;
 mod joined;
+mod large_packs;
 #[cfg(target_os = "linux")]
 mod limits;
 mod many_pins;

@@ -597,3 +597,28 @@ fn a_small_pack_that_the_hub_does_not_take_is_refused_as_gits() {
     );
     assert_eq!(sandbox.lines("log").len(), 1);
 }
+
+#[test]
+fn a_tree_that_git_takes_for_a_submodule_is_not_with_the_receiver() {
+    let sandbox = Sandbox::new();
+    let (sender, base) = beginning(&sandbox, "sha1");
+    let repository = sandbox.open(&sender);
+    let tree_of = |mode: &str, name: &str, id: &str| {
+        let entry = [format!("{mode} {name}\0").into_bytes(), raw(&id.to_string())].concat();
+        write_object(&sender, "tree", &entry)
+    };
+    let on = |parent: Oid, tree: &str| -> Oid {
+        let words = ["commit-tree", "-m", "Odd", "-p", &parent.to_string(), tree];
+        sender.git(&words).parse().unwrap()
+    };
+    let file = write_object(&sender, "blob", b"nowhere else");
+    let inner = tree_of("100644", "file", &file);
+    for mode in ["140000", "0140000", "140755", "040000"] {
+        let had = on(base, &tree_of(mode, "x", &inner));
+        let tip = on(had, &tree_of("40000", "x", &inner));
+        git_packs(
+            mode,
+            &children(&sandbox, &sender, &header(&repository, &[tip], vec![had]), 1),
+        );
+    }
+}
