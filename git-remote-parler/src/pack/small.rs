@@ -217,7 +217,7 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
         }
         let mut tips = Vec::new();
         for tip in &header.refs {
-            tips.push(self.commit_of(to_gix(&tip.oid))?);
+            tips.push(self.peeled(to_gix(&tip.oid))?);
         }
         let tags = std::mem::take(&mut self.listed);
         let new = self.parents_first(&tips)?;
@@ -265,13 +265,13 @@ impl<'o, S: Find + FindHeader> News<'o, S> {
         self.files(files)
     }
 
-    /// The commit that a tip is or leads to. Tags on the way to it are listed.
-    fn commit_of(&mut self, tip: ObjectId) -> Option<ObjectId> {
+    /// What a tip is or leads to, which has to be a commit. Tags on the way to it are listed.
+    fn peeled(&mut self, tip: ObjectId) -> Option<ObjectId> {
         let mut id = tip;
         for _ in 0..MOST_DEPTH {
             let object = self.object(&id)?;
             if object.kind != Kind::Tag {
-                return (object.kind == Kind::Commit).then_some(id);
+                return Some(id);
             }
             id = TagRefIter::from_bytes(&object.content, self.hash).target_id().ok()?;
             if !self.listed.iter().any(|tag| tag.object.id == object.id) {

@@ -19,9 +19,9 @@ const BEGINNING: &[u8; PACK_HEADER_BYTES] = b"PACK\0\0\0\x02\0\0\0\0";
 const COUNT: std::ops::Range<usize> = 8..12;
 /// Longest chain of deltas: what git makes by default.
 const MAX_DEPTH: u32 = 50;
-/// A delta of so small a part of its object is taken without a look at how small the object gets by itself: no text
-/// is compressed so well.
-const SURELY_SMALLER: usize = 16;
+/// An entry of so small a part of its object is taken without a look at how small the object gets by itself: hardly
+/// anything is compressed so well.
+const SURELY_SMALLER: usize = 32;
 
 /// Where a base is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl PackWriter {
         if let Some((delta, header, depth)) = smallest {
             entry = Some(self.entry(header, &delta, depth)?);
         }
-        let is_surely_smaller = |entry: &Entry| entry.inflated_bytes * SURELY_SMALLER < whole_bytes;
+        let is_surely_smaller = |entry: &Entry| entry.bytes() * SURELY_SMALLER < whole_bytes;
         if !entry.as_ref().is_some_and(is_surely_smaller) {
             let whole = self.entry(header_of(object.kind), &object.content, 0)?;
             entry = entry.filter(|delta| delta.bytes() < whole.bytes()).or(Some(whole));
@@ -266,10 +266,16 @@ mod tests {
         assert_eq!(alike(&[(&new, Place::Receiver)]), None);
         assert_eq!(alike(&[(&other, Place::Pack)]), None);
         // By itself it is smaller than with the name of a base.
-        let (few, more) = (blob("few\n", hash), blob("few, and more\n", hash));
-        let mut pack = PackWriter::new(hash);
-        pack.add(&more, [(&*few, Place::Receiver)]).unwrap();
-        assert_eq!(resolved(&pack.finish().unwrap(), hash, &[few])[0].base, None);
+        let pairs = [
+            ("few\n".to_owned(), "few, and more\n".to_owned()),
+            ("same ".repeat(200), "same ".repeat(100)),
+        ];
+        for (old, new) in pairs {
+            let (old, new) = (blob(&old, hash), blob(&new, hash));
+            let mut pack = PackWriter::new(hash);
+            pack.add(&new, [(&*old, Place::Receiver)]).unwrap();
+            assert_eq!(resolved(&pack.finish().unwrap(), hash, &[old])[0].base, None);
+        }
     }
 
     #[test]
