@@ -604,7 +604,7 @@ fn a_tree_that_git_takes_for_a_submodule_is_not_with_the_receiver() {
     let (sender, base) = beginning(&sandbox, "sha1");
     let repository = sandbox.open(&sender);
     let tree_of = |mode: &str, name: &str, id: &str| {
-        let entry = [format!("{mode} {name}\0").into_bytes(), raw(&id.to_string())].concat();
+        let entry = [format!("{mode} {name}\0").into_bytes(), raw(id)].concat();
         write_object(&sender, "tree", &entry)
     };
     let on = |parent: Oid, tree: &str| -> Oid {
