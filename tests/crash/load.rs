@@ -40,9 +40,8 @@ impl Lives {
         self.changed.notify_all();
     }
 
-    /// Waits until a later life than this one has begun.
     #[track_caller]
-    pub(crate) fn wait_after(&self, life: u64) {
+    fn wait_after(&self, life: u64) {
         let begun = self.begun.lock().unwrap();
         let waited = self
             .changed
@@ -54,6 +53,8 @@ impl Lives {
 
 enum Event {
     Acknowledged,
+    /// A worker waits for the next life.
+    Waiting,
     WorkerDone,
     HubEnded,
 }
@@ -65,6 +66,15 @@ impl Progress {
     pub(crate) fn acknowledged(&self) {
         // Who listens may have failed.
         let _ = self.0.send(Event::Acknowledged);
+    }
+
+    /// Waits until a later life than this one has begun.
+    #[track_caller]
+    pub(crate) fn wait_after(&self, life: u64, lives: &Lives) {
+        if lives.now() <= life {
+            let _ = self.0.send(Event::Waiting);
+            lives.wait_after(life);
+        }
     }
 }
 
@@ -108,21 +118,26 @@ pub(crate) fn load(stage: &Stage, hub: &mut HubProcess, plan: &Plan) -> Loaded {
         };
         watch(hub.pid());
         let (mut ends, mut left) = (Vec::new(), workers.len());
+        let (mut waiting, mut has_ended) = (0, false);
         let mut kills = Kills::new(plan);
         while left > 0 {
             lives.over.store(kills.are_over(), Ordering::Relaxed);
             match happened.recv_timeout(DEADLINE).expect("something happens") {
                 Event::Acknowledged if kills.is_next() => end_process(hub.pid()),
                 Event::Acknowledged => {}
+                Event::Waiting => waiting += 1,
                 Event::WorkerDone => left -= 1,
-                Event::HubEnded => {
-                    ends.push(hub.wait_for_end());
-                    hub.set_variables(Vec::new());
-                    hub.restart();
-                    watch(hub.pid());
-                    lives.next();
-                    kills.again();
-                }
+                Event::HubEnded => has_ended = true,
+            }
+            // Not before each worker has read what the life that ended answered: else it would not know who did.
+            if has_ended && waiting == left {
+                ends.push(hub.wait_for_end());
+                hub.set_variables(Vec::new());
+                hub.restart();
+                watch(hub.pid());
+                (waiting, has_ended) = (0, false);
+                lives.next();
+                kills.again();
             }
         }
         let work = workers.into_iter().map(|worker| worker.join().unwrap()).collect();

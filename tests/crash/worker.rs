@@ -247,7 +247,7 @@ impl<'a> Worker<'a> {
         let posted: Posted = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(posted.id, id);
         self.head = posted.head;
-        // The life may have ended since, and then it was the next one that answered.
+        // The next one does not begin before this one's answers are read.
         if life == 0 && self.lives.now() == 0 {
             self.work.acknowledged_in_first_life = posted.seq.get();
         }
@@ -315,9 +315,9 @@ impl<'a> Worker<'a> {
             match self.work.http.ask(method, path, fields, body) {
                 Ok(answer) if answer.status < 500 => return answer,
                 // It ends.
-                Ok(answer) if answer.status == 503 => self.lives.wait_after(life),
+                Ok(answer) if answer.status == 503 => self.progress.wait_after(life, self.lives),
                 Ok(_) => {}
-                Err(_) => self.lives.wait_after(life),
+                Err(_) => self.progress.wait_after(life, self.lives),
             }
         }
         panic!("{method} {path} fails again and again");
