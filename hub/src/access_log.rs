@@ -66,7 +66,7 @@ impl Caller {
 pub(crate) async fn access_log<F>(
     state: SharedState,
     mut request: Request,
-    answer: impl FnOnce(SharedState, Request) -> F,
+    answer: impl FnOnce(Request) -> F,
 ) -> Response
 where
     F: Future<Output = Response>,
@@ -78,9 +78,7 @@ where
     request.extensions_mut().insert(caller.clone());
 
     // A panic is a mistake of one request; the others of its connection, and its log line, should not suffer.
-    let answer = AssertUnwindSafe(answer(Arc::clone(&state), request))
-        .catch_unwind()
-        .await;
+    let answer = AssertUnwindSafe(answer(request)).catch_unwind().await;
     let mut response = answer.unwrap_or_else(|_| Refusal::internal("a handler panicked").into_response());
 
     let headers = response.headers_mut();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{MatchedPath, Request, State};
+use axum::response::Response;
 use futures_util::future::BoxFuture;
 use parler_protocol::ErrorCode;
 
@@ -29,7 +29,7 @@ impl Calls {
             router = router.route(path, handler);
         }
         let router = router
-            .fallback(async || Refusal::not_found())
+            .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
             .with_state(Arc::clone(&state));
         Self { state, router }
@@ -40,24 +40,23 @@ impl Answers for Calls {
     // About the router and not layers of it: it would copy them for every request.
     fn answer(&self, request: Request) -> BoxFuture<'static, Response> {
         let (state, router) = (Arc::clone(&self.state), self.router.clone());
-        Box::pin(access_log(
-            state,
-            request,
-            async move |state, mut request| match guard(&state, &mut request) {
-                Ok(()) => routed(router, request).await,
-                Err(refusal) => refusal.into_response(),
-            },
-        ))
+        Box::pin(access_log(state, request, move |request| routed(router, request)))
     }
 }
 
-async fn method_not_allowed(request: Request) -> Refusal {
+async fn not_found(State(state): State<SharedState>, mut request: Request) -> Refusal {
+    guard(&state, &mut request).err().unwrap_or_else(Refusal::not_found)
+}
+
+async fn method_not_allowed(State(state): State<SharedState>, mut request: Request) -> Refusal {
     let extensions = request.extensions();
     if let (Some(caller), Some(path)) = (extensions.get::<Caller>(), extensions.get::<MatchedPath>()) {
         caller.calls(path.as_str().to_owned().into());
     }
-    Refusal::new(
-        ErrorCode::MethodNotAllowed,
-        format!("{} is not a method of this path", request.method()),
-    )
+    guard(&state, &mut request).err().unwrap_or_else(|| {
+        Refusal::new(
+            ErrorCode::MethodNotAllowed,
+            format!("{} is not a method of this path", request.method()),
+        )
+    })
 }

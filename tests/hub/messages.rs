@@ -1,6 +1,6 @@
 //! What may be posted, and what is refused before anything is stored.
 
-use parler_protocol::{ErrorCode, MessageId, RoomName, Seq, limits, paths};
+use parler_protocol::{BundleId, ErrorCode, Message, MessageId, RoomName, Seq, limits, parse_json, paths};
 use serde_json::{Value, json};
 
 use crate::support::{Agent, TestHub, text_message};
@@ -30,6 +30,39 @@ impl Room {
             .await
             .expect(200);
         assert_eq!(page.head().seq, Seq::ZERO, "something was stored");
+    }
+}
+
+/// An object with this key is another value to serde_json, where it reads a value from a value.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+#[tokio::test]
+async fn a_message_is_to_its_readers_what_it_was_to_the_hub() {
+    let room = Room::new().await;
+    let blob = BundleId::of(b"a file");
+    let parts = [
+        json!({ "kind": "data", "data": { RAW_VALUE: 1 } }),
+        json!({ "kind": "data", "data": { RAW_VALUE: "no JSON" } }),
+        json!({ "kind": "data", "data": { RAW_VALUE: "{\"b\":2}" } }),
+        json!({ "kind": "data", "data": [{ RAW_VALUE: "1", "a": 1 }] }),
+        json!({ "kind": "com.parler.file", "blob": { RAW_VALUE: format!("\"{blob}\"") }, "name": "x", "size": 5 }),
+    ];
+    for part in &parts {
+        let body = json!({ "id": MessageId::generate(), "parts": [part] }).to_string();
+        let _ = room.post(body.clone()).await.expect(201);
+        // Sent again it is the same.
+        let _ = room.post(body).await.expect(200);
+    }
+    let page = room
+        .alice
+        .get(&format!("{}?after=0", paths::messages(&room.room)))
+        .await;
+    let page = parse_json(&page.expect(200).body).unwrap();
+    let messages = page["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), parts.len());
+    for (message, part) in messages.iter().zip(&parts) {
+        let message = Message::parse(message.to_string().as_bytes()).unwrap();
+        assert_eq!(message.raw_parts(), std::slice::from_ref(part));
     }
 }
 

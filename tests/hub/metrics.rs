@@ -72,6 +72,10 @@ async fn what_happens_is_counted() {
         .await
         .problem(ErrorCode::NotFound);
     alice.get("/secret/path").await.problem(ErrorCode::NotFound);
+    let of_a_page = |request: hyper::http::request::Builder| request.header("origin", "http://page.example");
+    for (path, status) in [(paths::ROOMS, 403), ("/secret/path", 403)] {
+        assert_eq!(alice.send("GET", path, of_a_page, "").await.status, status);
+    }
     assert_eq!(
         alice.send("BREW", paths::ROOMS, |request| request, "").await.status,
         405
@@ -90,7 +94,8 @@ async fn what_happens_is_counted() {
         requests(r#"method="GET",route="/v1/rooms/{room}/refs",status="4xx""#),
         1
     );
-    assert_eq!(requests(r#"method="GET",route="unmatched",status="4xx""#), 1);
+    assert_eq!(requests(r#"method="GET",route="unmatched",status="4xx""#), 2);
+    assert_eq!(requests(r#"method="GET",route="/v1/rooms",status="4xx""#), 1);
     assert_eq!(requests(r#"method="other",route="/v1/rooms",status="4xx""#), 1);
     assert_eq!(value("parler_hub_messages_total") as u64, 3);
     assert_eq!(value("parler_hub_blob_received_bytes_total") as u64, 101 << 10);

@@ -93,17 +93,22 @@ impl JsonSchema for Message {
 impl Message {
     /// Reads a message from the exact bytes the hub stores and returns.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
-        let envelope = Envelope::deserialize(parse_json(bytes)?)?;
+        let mut whole = parse_json(bytes)?;
+        // Taken out, and not read again: an object whose first key is one of serde_json's own would become another value.
+        let parts = whole.get_mut("parts").and_then(Value::as_array_mut);
+        let parts = parts.map(std::mem::take);
+        let envelope = Envelope::deserialize(whole)?;
+        let raw_parts = parts.unwrap_or(envelope.parts);
         Ok(Self {
             seq: envelope.seq,
             id: envelope.id,
             room: envelope.room,
             from: envelope.from,
-            parts: envelope.parts.iter().map(Part::from_value).collect(),
+            parts: raw_parts.iter().map(Part::from_value).collect(),
             mentions: envelope.mentions,
             reply_to: envelope.reply_to,
             ts: envelope.ts,
-            raw_parts: envelope.parts,
+            raw_parts,
         })
     }
 

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 
 use crate::access_log::Caller;
+use crate::guard::guard;
 use crate::problem::Refusal;
 use crate::state::SharedState;
 use crate::to_its_end::ToItsEnd;
@@ -42,11 +43,14 @@ where
 {
     type Future = BoxFuture<'static, Response>;
 
-    fn call(self, request: Request, state: SharedState) -> Self::Future {
+    fn call(self, mut request: Request, state: SharedState) -> Self::Future {
         let Self { handler, manner } = self;
         Box::pin(async move {
             if let Some(caller) = request.extensions().get::<Caller>() {
                 caller.calls(manner.path.into());
+            }
+            if let Err(refusal) = guard(&state, &mut request) {
+                return refusal.into_response();
             }
             if !manner.takes_query && request.uri().query().is_some_and(|query| !query.is_empty()) {
                 return Refusal::bad_request("this call takes no query parameters").into_response();
