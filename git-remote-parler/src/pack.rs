@@ -1,5 +1,5 @@
 //! Makes a bundle of what a push sends: our header, then the pack. That of a small and ordinary push is made here
-//! (`small.rs`), every other by one `git pack-objects` child.
+//! (`small.rs`), and of one with large files that do not get smaller (`large.rs`), every other by one `git pack-objects` child.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -136,11 +136,12 @@ impl PackWriter {
     }
 
     /// The pack with its number of objects and its checksum.
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, PackFlaw> {
-        self.bytes[COUNT].copy_from_slice(&self.objects.to_be_bytes());
-        let checksum = checksum_of(&self.bytes, self.hash)?;
-        self.bytes.extend_from_slice(checksum.as_slice());
-        Ok(self.bytes)
+    pub(super) fn finish(self) -> Result<Vec<u8>, PackFlaw> {
+        let hash = self.hash;
+        let (mut bytes, _) = self.beginning(0);
+        let checksum = checksum_of(&bytes, hash)?;
+        bytes.extend_from_slice(checksum.as_slice());
+        Ok(bytes)
     }
 
     fn entry(&mut self, header: Header, content: &[u8], depth: u32) -> Result<Entry, PackFlaw> {
